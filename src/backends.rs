@@ -11,20 +11,20 @@ use ratchet_core::{MemoryStore, SharedStore, StoreError};
 
 use crate::connect::ConnectError;
 
-/// The future returned by a call on a backend.
+/// Future that a call on a backend returns.
 pub(crate) type Opening<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A backend, whether or not it is compiled in.
+/// A backend, which may or may not be compiled in.
 pub(crate) struct Backend {
-    /// The schemes of the backend's URLs. Messages name the first.
+    /// Schemes of the backend's URLs. Messages name the first scheme.
     schemes: &'static [&'static str],
-    /// The feature that compiles the backend in, or `None` if it is always compiled in.
+    /// Cargo feature that compiles the backend in. `None` if the backend is always compiled in.
     feature: Option<&'static str>,
-    /// How to open the backend, or `None` without its feature.
+    /// Functions that open the backend. `None` if the backend is not compiled in.
     driver: Option<Driver>,
 }
 
-/// The functions that open a backend that is compiled in.
+/// Functions that open a backend which is compiled in.
 #[derive(Clone, Copy)]
 pub(crate) struct Driver {
     pub(crate) connect: fn(&str) -> Opening<'_, SharedStore>,
@@ -32,7 +32,7 @@ pub(crate) struct Driver {
     pub(crate) configured: config::Configure,
 }
 
-/// Generates the table, and opens each backend through its own builder.
+/// Generates the table of backends, and the code that opens each backend with its own builder.
 macro_rules! backends {
     ($($feature:literal: $module:ident::$store:ident, $schemes:expr;)+) => {
         pub(crate) const BACKENDS: &[Backend] = &[
@@ -101,7 +101,8 @@ fn memory() -> SharedStore {
 /// Returns the driver for a URL.
 ///
 /// # Errors
-/// [`ConnectError::UnknownScheme`], [`ConnectError::MissingFeature`].
+/// - [`ConnectError::UnknownScheme`] if no backend has the URL's scheme.
+/// - [`ConnectError::MissingFeature`] if the backend is not compiled in.
 pub(crate) fn driver(url: &str) -> Result<Driver, ConnectError> {
     let scheme = scheme(url);
     let backend = BACKENDS
@@ -114,14 +115,15 @@ pub(crate) fn driver(url: &str) -> Result<Driver, ConnectError> {
     })
 }
 
-/// Returns a list of every scheme, for messages.
+/// Returns the names of all schemes as one text, for messages.
 pub(crate) fn schemes() -> String {
     let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
     schemes.copied().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the text before the first colon if it can be a scheme, and otherwise an empty text. A
-/// connection string of another form may have a password there, which no message may show.
+/// Returns the text before the first colon if this text can be a scheme. Otherwise returns an empty
+/// text. In a connection string of another form, the text before the colon may contain a password,
+/// which must not appear in messages.
 fn scheme(url: &str) -> &str {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     match url.split_once(':') {
@@ -130,7 +132,8 @@ fn scheme(url: &str) -> &str {
     }
 }
 
-/// The trait by which a configuration opens a backend, and its implementation for memory.
+/// A trait for opening a backend with the settings of a configuration, and its implementation for
+/// the in-memory store.
 #[cfg(feature = "config")]
 pub(crate) mod config {
     use ratchet_config::StoreConfig;
@@ -140,10 +143,10 @@ pub(crate) mod config {
     pub(crate) use crate::configured::Migration;
     use crate::connect::ConnectError;
 
-    /// Creates the builder of a backend with the settings of a configuration.
+    /// A function that creates the builder of a backend, with the settings of a configuration.
     pub(crate) type Configure = fn(&StoreConfig) -> Result<Box<dyn Configured>, ConnectError>;
 
-    /// The builder of some backend, with its settings.
+    /// The builder of any backend, with its settings.
     pub(crate) trait Configured: Send {
         fn check(&self) -> Result<(), StoreError>;
         fn connect(self: Box<Self>) -> Opening<'static, SharedStore>;
@@ -151,7 +154,7 @@ pub(crate) mod config {
         fn pending_migrations(self: Box<Self>) -> Opening<'static, Vec<Migration>>;
     }
 
-    /// The in-memory store, which has no settings and no schema.
+    /// The builder of the in-memory store, which has no settings and no migrations.
     pub(crate) struct Memory;
 
     impl Configured for Memory {
@@ -173,8 +176,8 @@ pub(crate) mod config {
     }
 }
 
-/// Checks that this table and that of `ratchet-config` list the same backends. There are two tables
-/// because that crate depends on no store.
+/// Checks that this table and the table in `ratchet-config` list the same backends. There are two
+/// tables because `ratchet-config` does not depend on the stores.
 #[cfg(all(test, feature = "config"))]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::backends::config::Configured;
 use crate::backends::driver;
 use crate::connect::ConnectError;
 
-/// Calls a setter of a builder for each setting that is set.
+/// Calls the builder's setter for each setting of the section that has a value.
 #[allow(unused_macros, reason = "unused where no backend is compiled in")]
 macro_rules! set {
     ($builder:ident, $section:expr, $($name:ident),*) => {
@@ -20,7 +20,7 @@ macro_rules! set {
     };
 }
 
-/// A step of Ratchet's schema, as a script for the database's command-line tool.
+/// A migration of Ratchet's schema, as a script for the command-line tool of the database.
 ///
 /// ```
 /// use ratchet::config::Config;
@@ -38,19 +38,20 @@ macro_rules! set {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
-    /// The number of the step. The first step is 1.
+    /// Version of the schema after this migration. The first migration has version 1.
     pub version: u32,
-    /// The name of the step.
+    /// Name of the migration.
     pub name: String,
-    /// The input that the tool needs before the first script. It makes the tool stop at an error
-    /// instead of committing the statements that follow.
+    /// Input that the tool needs before the first script. It makes the tool stop at the first
+    /// error. Otherwise the tool would commit the statements after the error.
     pub prelude: &'static str,
-    /// The input for `sqlite3`, `psql`, `sqlcmd` or `mongosh`. It is one transaction, if the
-    /// database has transactions.
+    /// Input for the tool, which is `sqlite3`, `psql`, `sqlcmd` or `mongosh`. It is one transaction
+    /// if the database supports transactions.
     pub script: String,
 }
 
-/// Connects to the database that a configuration names, with its settings in the section `store`.
+/// Connects to the database that a configuration names. Uses the settings in the section `store` of
+/// the configuration.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,18 +66,19 @@ pub struct Migration {
 /// ```
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`] if the configuration has no URL; [`ConnectError::Setting`], with the
-/// key, if the backend refuses a setting; otherwise as for [`connect`](crate::connect).
+/// [`ConnectError::NoUrl`] if the configuration has no URL. [`ConnectError::Setting`], with the key
+/// of the setting, if the backend rejects a setting. All other errors are the same as for
+/// [`connect`](crate::connect).
 ///
 /// # Cancel safety
-/// As for [`connect`](crate::connect).
+/// The same as for [`connect`](crate::connect).
 pub async fn connect_configured(config: &StoreConfig) -> Result<SharedStore, ConnectError> {
     let store = builder(config)?.connect().await;
     store.map_err(|error| explained(config, error))
 }
 
-/// Returns every step of the schema, in order: together they create it in an empty database. Does
-/// not connect.
+/// Returns all migrations of the schema, in order. Together they create the schema in an empty
+/// database. Does not connect to the database.
 ///
 /// # Errors
 /// [`ConnectError::NoUrl`], or an error about a setting.
@@ -84,22 +86,22 @@ pub fn migrations(config: &StoreConfig) -> Result<Vec<Migration>, ConnectError> 
     Ok(builder(config)?.migrations())
 }
 
-/// Returns the steps that connecting with `store.migrate` would apply to this database, in order.
-/// Changes nothing.
+/// Returns the migrations that connecting with `store.migrate` would apply to this database, in
+/// order. Changes nothing.
 ///
 /// # Errors
-/// As for [`connect_configured`].
+/// The same as for [`connect_configured`].
 ///
 /// # Cancel safety
-/// Dropping the future has no effect, since nothing is changed.
+/// Dropping the future has no effect, because nothing is changed.
 pub async fn pending_migrations(config: &StoreConfig) -> Result<Vec<Migration>, ConnectError> {
     let pending = builder(config)?.pending_migrations().await;
     pending.map_err(|error| explained(config, error))
 }
 
-/// Checks the settings of the store by the rules of its backend, as far as possible without the
-/// database. Everything else was checked when the configuration was loaded. If there is no URL,
-/// nothing is checked.
+/// Checks the settings of the store with the rules of its backend, as far as this is possible
+/// without the database. The other settings were already checked when the configuration was loaded.
+/// If the configuration has no URL, nothing is checked.
 ///
 /// ```
 /// use ratchet::config::Config;
@@ -118,7 +120,8 @@ pub async fn pending_migrations(config: &StoreConfig) -> Result<Vec<Migration>, 
 /// ```
 ///
 /// # Errors
-/// [`ConfigError`] with every problem, and also if the backend is not compiled in.
+/// [`ConfigError`], which contains every problem. It is also an error if the backend is not
+/// compiled in.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let mut refused: Vec<(String, String)> = Vec::new();
     for (key, store) in config.store_alone() {
@@ -155,7 +158,8 @@ pub(crate) fn url(config: &StoreConfig) -> Result<&str, ConnectError> {
     Ok(url.expose())
 }
 
-/// Adds the key of the refused setting to an error, if the error is about a setting.
+/// Adds the key of the rejected setting to an error of the backend. If the error is not about a
+/// setting, only converts it.
 fn explained(config: &StoreConfig, error: StoreError) -> ConnectError {
     let field = error.invalid_input().map(InvalidInput::field);
     match field.and_then(|field| config.key_of(field)) {

@@ -2,7 +2,7 @@ use ratchet_core::{SharedStore, StoreError};
 
 use crate::backends::{driver, schemes};
 
-/// Connects to the database at the URL, whose scheme chooses the backend.
+/// Connects to the database at this URL. The scheme of the URL selects the backend.
 ///
 /// | scheme | backend | feature |
 /// |---|---|---|
@@ -20,17 +20,17 @@ use crate::backends::{driver, schemes};
 /// ```
 ///
 /// # Errors
-/// [`ConnectError::UnknownScheme`]; [`ConnectError::MissingFeature`] if the program was built
-/// without the backend; otherwise the backend's error.
+/// [`ConnectError::UnknownScheme`] if no backend has this scheme. [`ConnectError::MissingFeature`]
+/// if the program was built without the backend. Otherwise the error of the backend.
 ///
 /// # Cancel safety
-/// If the future is dropped, the connection is abandoned. A migration that had begun has either
-/// taken full effect or none.
+/// If the future is dropped, the connection is closed. A migration that has begun is applied as a
+/// whole or not at all.
 pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
     Ok((driver(url)?.connect)(url).await?)
 }
 
-/// The error of [`connect`].
+/// An error of [`connect`] and related functions.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -48,34 +48,34 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No backend has this scheme.
+    /// No backend has this URL scheme.
     #[error(
         "no backend is known for URLs that begin with `{0}:`; the schemes are {known}",
         known = schemes()
     )]
     UnknownScheme(String),
-    /// The backend exists but is not compiled in.
+    /// The backend for this URL scheme exists, but it is not compiled in.
     #[error("`{scheme}:` URLs need ratchet's Cargo feature `{feature}`, which is not enabled")]
     MissingFeature {
-        /// The scheme of the URL.
+        /// Scheme of the backend's URLs.
         scheme: &'static str,
-        /// The feature to enable.
+        /// Cargo feature that must be enabled.
         feature: &'static str,
     },
-    /// The configuration has no URL.
+    /// The configuration contains no URL for the store.
     #[cfg(feature = "config")]
     #[error("store.url is not set, nor is store.url_file")]
     NoUrl,
-    /// The backend refuses a setting of the configuration.
+    /// The backend rejects a setting of the configuration.
     #[cfg(feature = "config")]
     #[error("{key}: {source}")]
     Setting {
-        /// The key, such as `store.max_connections`.
+        /// Key of the setting, such as `store.max_connections`.
         key: String,
-        /// The backend's error.
+        /// Error of the backend.
         source: StoreError,
     },
-    /// The backend could not connect.
+    /// The backend failed to connect.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,12 +1,14 @@
 //! Applies the consequences of ended jobs: decides links, counts batches, releases or cancels other
 //! jobs.
 //!
-//! The core makes the decisions; this module reads and writes for them, in the transaction that
-//! ends the jobs. A transaction that decides a link also changes the document of the child, even if
-//! the child still waits, and a transaction that counts a job changes the batch's document. So two
-//! transactions that do not see each other's decisions change the same document, and one of them is
-//! retried. The end of a job and a concurrent call that links to the job conflict in a document of
-//! `parents`.
+//! The core makes the decisions. This module reads the data for them and writes the results, in the
+//! transaction that ends the jobs.
+//!
+//! A transaction that decides a link also changes the document of the child, even if the child
+//! still waits. A transaction that counts a job changes the document of the batch. So if two
+//! transactions do not see each other's decisions, they change the same document, and one of them
+//! is retried. The end of a job and a concurrent call that links to the job conflict in a document
+//! of `parents`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -78,7 +78,8 @@ impl MongoStore {
                 self.keep(&mut on, &[answers[0].id()]).await?;
                 Ok(answers[0])
             }
-            // The job with the key has ended in between, or a majority does not have that job yet.
+            // The job that holds the key has ended in between, or a majority does not have that job
+            // yet.
             _ => Err(Failure::contention(
                 "the holder of a unique key changed during the call",
             )),
@@ -110,8 +111,8 @@ impl MongoStore {
         let stored = on.insert_many(&self.main().jobs, &rows).await;
         if let Err(failure) = stored {
             let new: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
-            // The mark selects only jobs that this call stored, not those of another call with the
-            // same ids, and no claimed job, since a claim replaces the mark.
+            // The mark selects only jobs that this call stored. It excludes jobs of another call
+            // with the same ids, and claimed jobs, because a claim replaces the mark.
             let mine = doc! { "_id": { "$in": ids(&new) }, "claim": call };
             on.delete_many(&self.main().jobs, mine).await?;
             return Err(failure);

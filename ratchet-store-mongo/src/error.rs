@@ -186,7 +186,7 @@ impl From<Error> for Failure {
         let unknown = error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let mut failure = Self::of_kind(&error.kind);
         if transient && !unknown {
-            // With these labels, the transaction was aborted, whatever the cause.
+            // Such labels mean that the transaction was aborted, whatever the cause.
             if failure.loss == Loss::Silent {
                 failure.loss = Loss::Told;
             } else if failure.loss == Loss::No {
@@ -308,8 +308,8 @@ impl From<InvalidInput> for Failure {
 /// Maps an error code of the server to the kind of the error that the caller gets.
 fn kind_of(code: i32) -> StoreErrorKind {
     match code {
-        // Write conflict, lock timeout, a snapshot or transaction that no longer exists, and a
-        // duplicate key or id, which a retry reads before it writes.
+        // Write conflict, lock timeout, and a snapshot or transaction that no longer exists. Also a
+        // duplicate key or id, because a retry reads keys and ids before it writes.
         24 | 46 | 112 | 225 | 239 | 244 | 246 | 251 | DUPLICATE_KEY => StoreErrorKind::Contention,
         // Time limit exceeded, operation killed by an operator, majority not reached in time.
         50 | 64 | 202 | 262 | 290 | 11_601 => StoreErrorKind::Timeout,

@@ -157,8 +157,8 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
 /// `running`, and then in `finished`.
 fn job_indexes() -> Vec<Index> {
     vec![
-        // Candidates of a claim. The state is a key although it is constant here: otherwise a claim
-        // would read every document to check it.
+        // Candidates of a claim. The state is a key although it is constant in this index.
+        // Otherwise a claim would read every document to check the state.
         index(
             "claim",
             doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
@@ -172,13 +172,13 @@ fn job_indexes() -> Vec<Index> {
         // Jobs that wait for something other than their due time.
         index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
             .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
-        // Purges; includes the route, so that counts are covered by the index.
+        // Finished jobs, for purges. The index includes the route, so that it covers counts.
         index(
             "finished",
             doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },
         )
         .of(doc! { "state": { "$gte": 4 } }),
-        // Listings of dead letters and cancelled jobs, which are few among many.
+        // Dead letters and cancelled jobs, for listings. They are few among the finished jobs.
         index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
         // Jobs with tags, by tag and then id.
         index("tag", doc! { "tags": 1, "_id": 1 }).of(doc! { "tags": { "$exists": true } }),

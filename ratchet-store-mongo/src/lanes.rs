@@ -1,9 +1,10 @@
 //! Lanes: the order in which jobs wait for each other.
 //!
-//! While a lane has unfinished jobs, it has a document with the last sequence number that it gave.
-//! A transaction that adds a job changes that document. A transaction that ends the first job
-//! changes the next job or, if there is none, deletes the lane's document. So two transactions that
-//! must not both commit change the same document, and the server lets only one of them commit.
+//! While a lane has unfinished jobs, it has a document with the last sequence number that was
+//! assigned to a job. A transaction that adds a job changes that document. A transaction that ends
+//! the first job changes the next job or, if there is none, deletes the lane's document. So two
+//! transactions that must not both commit change the same document, and the server lets only one of
+//! them commit.
 //!
 //! An enqueue changes the lane's document last. If a producer is killed during an enqueue, its
 //! transaction stays open until the server aborts it. Jobs in the lane can still end, unless the

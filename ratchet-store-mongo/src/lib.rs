@@ -1,13 +1,13 @@
 //! Ratchet on MongoDB.
 //!
 //! [`MongoStore`] keeps jobs, nodes and locks in a few collections of one database. Their names
-//! begin with a prefix, `ratchet_` unless configured otherwise. Stores with different databases or
+//! begin with a prefix. The default prefix is `ratchet_`. Stores with different databases or
 //! prefixes are independent. Tested on MongoDB 6.0; requires 4.4 or later.
 //!
 //! # Replica sets and standalone servers
-//! Changing several documents atomically needs transactions, and those need a replica set; one
-//! member is enough. A sharded cluster is refused, because each of its routers has its own clock.
-//! On a standalone server the store offers less:
+//! Changing several documents atomically needs transactions, and transactions need a replica set. A
+//! replica set with one member is enough. A sharded cluster is refused, because each of its routers
+//! has its own clock. On a standalone server the store offers less:
 //! - Jobs with a lane or an idempotency key, writes with a [`Guard`](ratchet_core::model::Guard)
 //!   and jobs in a transaction of the application fail with `Misconfigured`.
 //! - Jobs that wait for other jobs or for a signal, or are in a batch, fail with `Invalid`.
@@ -18,35 +18,37 @@
 //! whether the server has transactions.
 //!
 //! # Jobs that wait for other jobs
-//! A call that ends a job which has children or is in a batch, or that links new jobs to stored
-//! ones, makes all its changes in one transaction, including those to the children and the batch.
-//! Transactions of MongoDB do not wait for each other: if two change the same job or batch, the
-//! server aborts one of them, and the store retries it until the deadline of the call. Calls that
-//! end jobs of the same batch conflict in the batch's document, so a few large settlements work
-//! better than many small ones. Jobs without children and outside of batches cost nothing extra.
+//! Some calls end a job that has children or is in a batch, or link new jobs to stored jobs. Such a
+//! call makes all its changes in one transaction, including those to the children and the batch.
+//! Transactions of MongoDB do not wait for each other. If two transactions change the same job or
+//! batch, the server aborts one of them, and the store retries it until the deadline of the call.
+//! Calls that end jobs of the same batch conflict in the batch's document, so a few large
+//! settlements work better than many small ones. Jobs without children and outside of batches cost
+//! nothing extra.
 //!
 //! While it is open, a transaction of the application
 //! ([`Client::enqueue_in`](ratchet_core::Client::enqueue_in)) blocks only:
 //! - the end of each running job that its new jobs wait for;
-//! - if its new jobs wait for a job that has ended: the purge or archive pass that would remove
-//!   that job, and so the other jobs of that pass;
+//! - the purge or archive pass that would remove an ended job for which its new jobs wait, and so
+//!   the other jobs of that pass;
 //! - the end of every job in a batch that its new jobs join or wait for.
 //!
 //! # Processes killed during a transaction
 //! The server binds a transaction to a session, not to a connection. If a process is killed during
-//! a transaction, the documents that it wrote stay locked until the server aborts the transaction:
-//! when the transaction is 60 s old (`transactionLifetimeLimitSeconds`), or up to 30 s later. These
-//! can be the document of a resource or a batch, or jobs that were being settled or changed by an
-//! operator. Calls that need the documents wait until then, or until their deadline. A settlement
-//! of several claims settles those that it can, and fails with `Contention` after a tenth of the
-//! deadline. Locks and lanes stay locked only if the process dies during a commit, because guarded
-//! writes and enqueues change them last. Ratchet's transactions are short: if the server runs no
-//! others, set a lower limit, such as 10 s.
+//! a transaction, the documents that it wrote stay locked until the server aborts the transaction.
+//! The server does so when the transaction is 60 s old (`transactionLifetimeLimitSeconds`), or up
+//! to 30 s later. These can be the document of a resource or a batch, or jobs that were being
+//! settled or changed by an operator. Calls that need the documents wait until then, or until their
+//! deadline. A settlement of several claims settles the claims whose documents are not locked, and
+//! fails with `Contention` after a tenth of the deadline. Locks and lanes stay locked only if the
+//! process dies during a commit, because guarded writes and enqueues change them last. Ratchet's
+//! transactions are short. If the server runs no other transactions, set a lower limit, such as 10
+//! s.
 //!
 //! # Durability
-//! Every write waits until a majority of the replica set has it in the journal. Every read on which
-//! a decision depends goes to the primary and returns majority-committed data. URLs that ask for
-//! less are refused.
+//! Every write waits until a majority of the replica set has stored it in the journal. Every read
+//! on which a decision depends goes to the primary and returns majority-committed data. The store
+//! rejects URLs that set weaker concerns.
 //!
 //! # Privileges
 //! The role `readWrite` on the database is enough. The user needs at least the actions `find`,

@@ -1,11 +1,12 @@
 //! Links: what jobs wait for.
 //!
 //! Each link is a document, with indexes by child and by parent. A job with links has the flag
-//! `links`; a job that other jobs wait for has the flag `children`. Transactions of MongoDB do not
-//! wait for each other, and each reads the snapshot from when it began. So an enqueue that links to
-//! a stored job changes the same document as the end of that job. Likewise, an enqueue that joins a
-//! batch or waits for it changes the same document as a call that counts jobs in the batch. Of two
-//! such concurrent calls, one is retried and then sees what the other has written.
+//! `links`. A job that other jobs wait for has the flag `children`. Transactions of MongoDB do not
+//! wait for each other, and each of them reads a snapshot of the time when it began. So an enqueue
+//! that links to a stored job changes the same document as the end of that job. Likewise, an
+//! enqueue that joins a batch or waits for it changes the same document as a call that counts jobs
+//! in the batch. Of two such concurrent calls, one is retried and then sees the changes of the
+//! other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -162,8 +163,8 @@ impl MongoStore {
                     own.push(parent);
                 }
                 (Some(_), Some(state)) if state.is_terminal() => return Err(older()),
-                // Either this transaction created the parent, or the parent was deleted; in that
-                // case, the write below conflicts.
+                // Either this transaction created the parent, or another call deleted the parent.
+                // In the second case, the write below conflicts.
                 (Some(_), None) if !all => own.push(parent),
                 (Some(_), _) => free.push(row::id(parent)),
             }

@@ -46,7 +46,7 @@ impl LockStore for MongoStore {
         self.call("release", || async {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
-                // The first try may have released the lock, and its reply was lost.
+                // The first try may have released the lock although its reply was lost.
                 Fenced::Stale if repeated => {
                     Ok(Fenced::when(self.was_released(name, owner, fence).await?))
                 }
@@ -108,7 +108,7 @@ impl MongoStore {
                 let new = RawDocumentBuf::try_from(&new)?;
                 match on.insert_many(&side.locks, &[new]).await {
                     Err(failure) if !failure.is_duplicate() => return Err(failure),
-                    // This call inserted the lock, or another call did at the same time.
+                    // This call inserted the lock, or another call inserted it at the same time.
                     Ok(()) | Err(_) => {}
                 }
             }

@@ -1,5 +1,5 @@
-//! Compares the clocks of a replica set's members. Each member has its own clock, so after a change
-//! of primary, leases expire by another clock.
+//! Compares the clocks of a replica set's members. Each member has its own clock. So after a change
+//! of primary, locks expire by another clock.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Reading {
     /// trips.
     fn ahead(&self, other: &Self) -> i64 {
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        // The other clock was read later by between `least` and `most`.
+        // The other clock was read later than this one, by at least `least` and at most `most`.
         let least = millis(other.asked.saturating_duration_since(self.answered));
         let most = millis(other.answered.saturating_duration_since(self.asked));
         let difference = other.millis.saturating_sub(self.millis);

@@ -42,8 +42,8 @@ impl<'a> Missing<'a> {
     }
 
     fn commands(&self) -> impl Iterator<Item = String> + use<> {
-        // The collection may exist by then: another program may have created it, or the script runs
-        // again.
+        // The collection may exist when the script runs: another program may have created it, or
+        // the script may run for the second time.
         let create = doc! { "create": self.name };
         let create = (!self.exists).then(|| format!("  run({create}, NAMESPACE_EXISTS);\n"));
         let indexes: Vec<Document> = self.indexes.iter().map(|index| index.document()).collect();
@@ -122,7 +122,7 @@ mod tests {
         let missing = [lacking, Missing::all(&plan[2])];
         let script = Migration::new(Some("jobs"), "p_", 1, &missing).script;
         let lines: Vec<&str> = script.lines().collect();
-        // One expression, so that no tool continues after an error in it.
+        // The script is one expression, so that no tool continues after an error in it.
         assert_eq!(lines.first(), Some(&"(() => {"));
         assert_eq!(lines.last(), Some(&"})();"));
         assert!(script.contains(r#"database = db.getSiblingDB("jobs");"#));

@@ -149,8 +149,8 @@ impl MongoStore {
             set.insert("joined", number);
         }
         let this = doc! { "_id": row::id(heartbeat.node) };
-        // This is an upsert, because an insert cannot evaluate the time. An entry that exists by
-        // now is this node's own.
+        // This is an upsert, because an insert cannot evaluate the time. If the entry exists by
+        // now, this node has written it.
         let new = tx
             .change(&side.nodes, this.clone(), vec![doc! { "$set": set }], true)
             .await?;

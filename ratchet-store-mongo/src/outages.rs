@@ -1,4 +1,4 @@
-//! Outages that the driver reports.
+//! Watches for outages, which the driver reports.
 
 use mongodb::event::EventHandler;
 use mongodb::event::cmap::CmapEvent;

@@ -1,4 +1,4 @@
-//! Passes over old finished jobs: deleting or archiving them.
+//! Deletes or archives old finished jobs.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -65,7 +65,7 @@ impl MongoStore {
         // Keeps the progress of committed transactions, so that a retry continues after it.
         let progress = Mutex::new(Progress::default());
         // A commit whose reply was lost may have taken effect. A repeated pass would then remove
-        // other jobs, and return only the number of those.
+        // other jobs, and would count only these.
         self.call_going_on(operation, || self.go_on(request, fate, until, &progress))
             .await
     }

@@ -184,8 +184,8 @@ impl MongoStore {
             doc! { "$match": running },
             doc! { "$group": { "_id": "$permit", "held": { "$sum": 1_i64 } } },
         ];
-        // A permit is free as soon as its job has ended, whether or not a majority knows it yet:
-        // the call that ended the job has returned.
+        // Reads with the concern `local`, because a permit is free as soon as its job has ended,
+        // even if a majority does not have that change yet.
         let counted = on
             .aggregate_by(&side.jobs, stages, ReadConcern::local(), Some("held"))
             .await?;

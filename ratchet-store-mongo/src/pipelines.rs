@@ -1,5 +1,5 @@
-//! Builds the filters, updates and pipelines sent to the server, each with the clauses it serves
-//! and the index it uses.
+//! Builds the filters, updates and pipelines for the server. The comment of each names the clauses
+//! that it implements, and the index that it uses.
 //!
 //! Strings from outside are wrapped in `$literal` wherever the server would otherwise evaluate a
 //! leading `$` as an expression.

@@ -102,7 +102,7 @@ impl MongoStore {
             tx.delete_many(&side.attempts, attempts).await?;
             return Ok(gone);
         }
-        // A job that stayed keeps its attempts.
+        // Jobs that were not deleted keep their attempts.
         for id in ids {
             let this = doc! { "_id": row::id(*id) };
             if tx.find_one(&side.jobs, this).await?.is_none() {

@@ -19,9 +19,9 @@ use crate::store::{MongoStore, pause};
 #[async_trait]
 impl RateStore for MongoStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // If the reply to a grant is lost, the start is counted but not used, and a repeat would
-        // count it twice. So the call is repeated only if the last try had no effect, and then
-        // keeps the answers that it already has.
+        // If the reply to a granted request is lost, the start is counted and not used. A repeated
+        // request would count it twice. So the call is repeated only if the last try had no effect.
+        // It then keeps the answers that it already has.
         let answers = Mutex::new(Vec::with_capacity(requests.len()));
         self.call_going_on("take", || self.take_rates(requests, &answers))
             .await?;
@@ -104,7 +104,7 @@ impl MongoStore {
         for row in on.find(&side.rates, idle.clone(), options).await? {
             keys.extend(row::text(&row, "_id")?.map(str::to_owned));
         }
-        // Keys that were used since the read stay.
+        // Keys that were used since the read are not deleted.
         let mut these = idle;
         these.insert("_id", doc! { "$in": keys });
         on.delete_many(&side.rates, these).await

@@ -122,7 +122,8 @@ impl MongoStore {
     pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
         let side = self.main();
         let mut on = side.plain();
-        // In this order, an attempt that is moved in between is found at least once.
+        // Because of this order, an attempt that is moved between the two reads is found at least
+        // once.
         let options = row::fields(doc! { "history": 1 });
         let found = on
             .find(&side.jobs, doc! { "_id": row::id(job) }, options)

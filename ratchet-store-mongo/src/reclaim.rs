@@ -146,7 +146,8 @@ impl MongoStore {
             "last_report": 1, "node": 1, "timeout": 1, "stall_timeout": 1, "lane": 1,
             "children": 1, "batch": 1,
         };
-        // The filter has no key of the index, so without the hint the server would scan all jobs.
+        // The filter contains no key of the index. So without the hint, the server would scan all
+        // jobs.
         let options = FindOptions::builder()
             .projection(fields)
             .hint(Hint::Name("running".to_owned()))

@@ -152,7 +152,7 @@ impl MongoStore {
         let behind = doc! { "_id": { "$gt": after.map_or("", Name::as_str) } };
         let options = FindOptions::builder()
             .sort(doc! { "_id": 1 })
-            // One more than a page, to know whether another page follows.
+            // Reads one definition more than a page has, to know whether another page follows.
             .limit(i64::try_from(limit + 1).unwrap_or(i64::MAX))
             .build();
         let rows = side.plain().find(&side.recurring, behind, options).await?;
@@ -281,7 +281,7 @@ impl MongoStore {
         rows.extend(on.find(&side.recurring, others(true), claimed).await?);
         let mut next = None;
         for row in rows {
-            // A definition whose times are unreadable does not count.
+            // Skips a definition whose times cannot be read.
             let (Ok(fires), Ok(until)) = (
                 row::int(&row, "next_fire"),
                 row::optional_int(&row, "claimed_until"),

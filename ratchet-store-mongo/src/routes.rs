@@ -1,9 +1,9 @@
 //! The cache of routes. The document of a job contains only the number of its route.
 //!
-//! A restored backup may lack routes, whose numbers are then given to other routes. So each route
-//! has a random stamp, and the cache is validated against the database before it is used: by every
-//! claim, in the statement that reads the gate, and by all other calls after a lost connection and
-//! once the cache is a second old.
+//! A restored backup may lack routes, and their numbers are then assigned to other routes. So each
+//! route has a random stamp, and the cache is validated against the database before it is used.
+//! Every claim validates the cache, in the statement that reads the data for the claim. All other
+//! calls validate it after a lost connection, and if the last validation is more than a second old.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -141,7 +141,8 @@ impl Routes {
             }
             let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
             if known.last != last {
-                // A concurrent refresh was faster: these rows may be older than its result.
+                // A concurrent refresh was faster, and these rows may be older than those that it
+                // read.
                 continue;
             }
             if restored {
@@ -186,8 +187,8 @@ impl Routes {
             };
             let new = RawDocumentBuf::try_from(&new)?;
             match side.plain().insert_many(&side.routes, &[new]).await {
-                // Another store added this route, or another one under its number. A majority may
-                // not have it yet.
+                // Another store has added this route, or has added another route with the same
+                // number. A majority may not have that route yet.
                 Err(failure) if failure.is_duplicate() => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }

@@ -112,7 +112,7 @@ impl MongoStore {
         let states = filter.wanted_states();
         let mut ids = row::job_ids(&self.in_places(wanted, &states, stages).await?);
         ids.sort_unstable();
-        // A job that moved between places in the meantime may be in both.
+        // A job that moved from one index to another in the meantime may be in both results.
         ids.dedup();
         if page.order == JobOrder::NewestFirst {
             ids.reverse();

@@ -268,14 +268,14 @@ impl MongoStore {
         let batches: BTreeSet<BatchId> = followed.iter().filter_map(|one| one.batch).collect();
         let none = BTreeSet::new();
         let mut turn = None;
-        // The try that was expected to work has conflicted, so the next one takes its turn at once.
+        // The first round has already conflicted, so this round waits for the turn at once.
         if expects && !batches.is_empty() {
             turn = Some(self.turn_in_batches().await);
         }
         for tries in 1..=TOGETHER {
             let met = if turn.is_some() { &batches } else { &none };
             match self.settle_together(followed, met, call, now).await {
-                // The caller reads the jobs next, and so learns their batches.
+                // The caller then reads the jobs, and so finds out their batches.
                 Err(failure) if assumed && failure.kind == StoreErrorKind::Contention => {
                     return Ok(Ended::new());
                 }
@@ -285,7 +285,8 @@ impl MongoStore {
                 done => return done,
             }
             if turn.is_none() && !batches.is_empty() {
-                // Many jobs may end in one batch at once: the calls of this store take turns.
+                // Many jobs of one batch may end at once. So the calls of this store run one at a
+                // time.
                 turn = Some(self.turn_in_batches().await);
             } else {
                 tokio::time::sleep(pause(tries)).await;

@@ -444,8 +444,8 @@ impl Store for MongoStore {
     }
 
     fn transactions(&self) -> Option<&dyn TransactionStore> {
-        // Available on a standalone server too, where calls fail with an error that says what to
-        // do.
+        // This part exists on a standalone server too. There, its calls fail with an error that
+        // says what to do.
         Some(self)
     }
 

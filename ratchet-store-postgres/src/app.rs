@@ -25,47 +25,49 @@ impl AppTransaction<PostgresStore> for PgConnection {
 }
 
 impl TransactionStore for PostgresStore {
-    /// Stores jobs inside the caller's transaction, on the caller's own connection to the same
-    /// database. The jobs exist once the transaction commits; if it rolls back, no trace of them
-    /// remains. Pass a `Transaction` of the driver as `&mut *tx`.
+    /// Stores jobs inside a transaction of the application. `connection` is the connection of that
+    /// transaction, and it must lead to the store's database. The jobs exist once the transaction
+    /// commits. If the transaction rolls back, no jobs are stored. Pass a `Transaction` of the
+    /// driver as `&mut *tx`.
     ///
-    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. If jobs
-    /// with keys lose a race, the store rolls back to a savepoint and tries again.
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. If a
+    /// concurrent transaction takes a key of these jobs first, the store rolls back to a savepoint
+    /// and tries again.
     ///
-    /// The lanes of jobs stay locked until the transaction ends. Other enqueues into these lanes
-    /// wait for the transaction, and so do settlements of the lanes' heads. Keep such transactions
-    /// short. If they enqueue more than once, they must use lanes in the same order, or two of them
-    /// may deadlock.
+    /// The lanes of the new jobs stay locked until the transaction ends. Meanwhile, other enqueues
+    /// into these lanes and settlements of the lanes' heads wait. So keep such transactions short.
+    /// Transactions that enqueue more than once must use the lanes in the same order. Otherwise two
+    /// of them may deadlock.
     ///
-    /// The stored jobs and batches that new jobs wait for stay locked too, as do the batches that
-    /// new jobs join. Settlements and reports (progress, checkpoints, signs of life) of these jobs
-    /// wait for the transaction, and so do settlements of other children of these batches. What the
-    /// same node settles and reports at the same time is delayed with them. So keep the transaction
-    /// far shorter than the store's deadline and the jobs' stall timeouts. A body that enqueues
-    /// jobs that wait for its own job must not report anything before the transaction commits,
-    /// because the report would wait for the transaction.
+    /// The parents of the new jobs and the batches that new jobs join stay locked too. Settlements
+    /// and reports (progress, checkpoints, signs of life) of these parents wait until the
+    /// transaction ends. So do settlements of other jobs in these batches. A node sends settlements
+    /// and reports of several jobs in one call, so other jobs of the same node may be delayed too.
+    /// So keep the transaction far shorter than the store's deadline and the jobs' stall timeouts.
+    ///
+    /// A body may enqueue children of its own job in such a transaction. It must then not report
+    /// anything before the transaction commits, because the report would wait for the transaction.
     ///
     /// The commit sends `wakeups` for the new jobs that are due at once, unless wakeups are off
-    /// ([`Builder::wakeups`](crate::Builder::wakeups)): PostgreSQL keeps the notifications until
-    /// then. Commits that notify run one at a time in the whole server, which costs an application
-    /// with many small transactions most of its throughput. With `Wakes::Never`
-    /// ([`Client::with_wakes`](ratchet_core::Client::with_wakes)) there are no notifications.
+    /// ([`Builder::wakeups`](crate::Builder::wakeups)). PostgreSQL runs commits with notifications
+    /// one at a time in the whole server. An application with many small transactions thereby loses
+    /// most of its throughput. To avoid the notifications, use `Wakes::Never`
+    /// ([`Client::with_wakes`](ratchet_core::Client::with_wakes)).
     ///
     /// # Errors
     /// - `Invalid`, after which the transaction can continue.
-    /// - `Contention` if the snapshot of a `REPEATABLE READ` transaction is older than the first
-    ///   job of a queue and kind, or if every try lost a race for a key. Begin the transaction
-    ///   again.
-    /// - `Misconfigured` if there is no transaction but jobs have keys, lanes, links, batches or
-    ///   signals.
+    /// - `Contention` if concurrent transactions took a key in every try, or if the snapshot of a
+    ///   `REPEATABLE READ` transaction is older than a job's route. Begin the transaction again.
+    /// - `Misconfigured` if the connection is not in a transaction and a job has a key, lane, link,
+    ///   batch or signal.
     /// - `Unavailable` if the store is closed.
     /// - A failure of the database, after which the transaction can only be rolled back.
-    /// - `Timeout` after the deadline, or after twice the deadline if the server does not answer:
-    ///   roll back in this case, too.
+    /// - `Timeout` after the deadline, or after twice the deadline if the server does not answer.
+    ///   Roll back in this case, too.
     ///
     /// # Cancel safety
-    /// If the future is dropped, it may have written part of the jobs into the transaction, which
-    /// must then be rolled back.
+    /// If the future is dropped, some of the jobs may already be written in the transaction. The
+    /// caller must then roll back.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,

@@ -13,10 +13,10 @@ use crate::migrate::{self, STEPS};
 use crate::statements::Named;
 use crate::store::PostgresStore;
 
-/// The URL schemes of this backend.
+/// URL schemes that this backend accepts.
 pub const SCHEMES: [&str; 2] = ["postgres", "postgresql"];
 
-/// Settings of a [`PostgresStore`], made by [`PostgresStore::builder`] or
+/// Settings of a [`PostgresStore`]. Created by [`PostgresStore::builder`] or
 /// [`PostgresStore::pool_builder`].
 ///
 /// ```
@@ -68,59 +68,69 @@ impl Builder {
         }
     }
 
-    /// Sets a URL that connects to the same database directly, past a pooler. The store uses this
-    /// URL for heartbeats and locks, migrations and wakeups. If the main URL or the pool leads to
-    /// PgBouncer in transaction mode, wakeups need a direct URL, because a session cannot listen
-    /// through that mode. Heartbeats and locks also work through the pooler, but wait in its queue.
-    /// Connecting fails if the direct URL does not lead to the same tables as the pooler, or if the
-    /// pooler's connections have a role or an isolation level with which jobs cannot be processed.
+    /// Sets a URL that connects to the same database without a pooler. The store uses this URL for
+    /// heartbeats, locks, migrations and wakeups.
+    ///
+    /// If the main URL or the pool leads to PgBouncer in transaction mode, wakeups need a direct
+    /// URL, because PgBouncer does not support `LISTEN` in that mode. Heartbeats and locks also
+    /// work through the pooler, but then they wait in its queue.
+    ///
+    /// Connecting fails if the direct URL and the pooler lead to different tables. It also fails if
+    /// the pooler's connections have a role or an isolation level that does not work for jobs.
     pub fn direct(mut self, url: impl Into<String>) -> Self {
         self.direct = Some(url.into());
         self
     }
 
     /// Sets whether the store carries wakeups
-    /// ([`PostgresCoordinator`](crate::PostgresCoordinator)); `true` by default. Turn wakeups off
-    /// where no session can listen, such as through PgBouncer in transaction mode without a
-    /// [`direct`](Self::direct) URL. Nodes then find the jobs of other processes only by polling,
-    /// up to one poll interval later.
+    /// ([`PostgresCoordinator`](crate::PostgresCoordinator)). The default is `true`.
+    ///
+    /// Turn wakeups off if the connections do not support `LISTEN`, such as through PgBouncer in
+    /// transaction mode without a [`direct`](Self::direct) URL. Without wakeups, nodes find the
+    /// jobs of other processes only by polling, up to one poll interval later.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
-    /// Binds the locks that this store acquires or renews to the session of its connection for
-    /// heartbeats and locks. The locks are then free as soon as the server notices that the
-    /// connection is lost, not only when they expire. Another node takes over from a killed leader
-    /// within one leader heartbeat. Off unless set here or in the URL, with `session_locks=true`;
-    /// the value set here wins.
+    /// Sets whether the locks of this store are bound to a database session. The session is that of
+    /// the connection for heartbeats and locks. If locks are bound, they become free as soon as the
+    /// server notices that the connection is lost. Without this setting, they become free only when
+    /// they expire. If a leader is killed, another node takes over within one leader heartbeat.
     ///
-    /// Only the setting of the lock's holder matters: the row of the lock names the session, and
-    /// every store, even one without this setting, can take over a lock whose session has ended.
-    /// The fence increases as always. If the stores use different roles and the other store's role
-    /// lacks `pg_read_all_stats`, the other store cannot see when a session began. It then takes
-    /// over if no process with the session's id exists, and otherwise when the lock expires.
+    /// The default is `false`. The URL can also contain the setting, as `session_locks=true`. The
+    /// value set here overrides the URL.
+    ///
+    /// Only the setting of the lock's holder matters, because the row of the lock names the
+    /// session. Every store can take over a lock whose session has ended, even a store without this
+    /// setting. The fence increases as always.
+    ///
+    /// If the stores use different roles, a role without `pg_read_all_stats` cannot see when a
+    /// session of another role began. A store with such a role takes over if no process with the
+    /// session's id exists. If one exists, it takes over when the lock expires.
     ///
     /// # What it costs
-    /// Without this setting, a leader stops trusting its tenure before another node can lead. With
-    /// it, a healthy leader may lose its lock with its connection: through a short network failure,
-    /// a restart of the server, `pg_terminate_backend`, or a call for heartbeats or locks that was
-    /// dropped midway, which closes the connection. If another node acquires the lock before this
-    /// one reconnects, both believe that they lead until the old leader's next renewal fails. That
-    /// takes one leader heartbeat. If the old leader cannot reach the database, it stops leading
-    /// after its `fence_timeout`. Guarded writes stay safe because of the fence. So use this for
-    /// roles whose effects are guarded writes, not for those that act on external systems.
+    /// Without this setting, a leader stops leading before another node can acquire its lock. With
+    /// this setting, a healthy leader loses its lock if it loses the connection. Possible causes
+    /// are a short network failure, a restart of the server, and `pg_terminate_backend`. The
+    /// connection is also closed if a call for heartbeats or locks is dropped before it completes.
     ///
-    /// A store that reconnects binds its locks to the new session at once, so it loses only locks
-    /// that another store acquired in between. When the store replaces the connection for its age
-    /// ([`max_lifetime`](Self::max_lifetime)), it opens the new one before it closes the old one. A
-    /// host that loses power or network closes no connection: the server notices this by TCP
-    /// keepalive, and the locks usually expire earlier.
+    /// If another node acquires the lock before the leader reconnects, both nodes lead until the
+    /// old leader's next renewal fails. That takes one leader heartbeat. If the old leader cannot
+    /// reach the database, it stops leading after its `fence_timeout`. Guarded writes stay safe
+    /// because of the fence. So use this setting for roles that only make guarded writes. Do not
+    /// use it for roles that act on external systems.
+    ///
+    /// A store that reconnects binds its locks to the new session at once. So it loses only the
+    /// locks that another store acquired in between. When a connection reaches its
+    /// [`max_lifetime`](Self::max_lifetime), the store opens a new connection before it closes the
+    /// old one. A host that loses power or network does not close its connections. The server
+    /// detects this by TCP keepalive, and the locks usually expire before that.
     ///
     /// # Poolers
-    /// Through a pooler, the session is the pooler's. Connecting fails if the session of a new
-    /// connection is older than the connection; set [`direct`](Self::direct) to the URL of the
-    /// database itself.
+    /// Through a pooler, the session belongs to the pooler, so locks cannot be bound to it.
+    /// Connecting fails if the session of a new connection is older than the connection. To fix
+    /// this, set [`direct`](Self::direct) to the URL of the database itself.
     pub fn session_locks(mut self, bind: bool) -> Self {
         self.session_locks = Some(bind);
         self
@@ -157,7 +167,7 @@ impl Builder {
         })
     }
 
-    /// Returns the settings of the pool, and the URL's `session_locks`.
+    /// Returns the settings of the pool, and the value of `session_locks` in the URL.
     fn pool_settings(&self) -> Result<(PoolSettings, Option<bool>)> {
         let url = match &self.target {
             Target::Pool(_) if self.settings.max_connections.is_some() => {
@@ -180,7 +190,7 @@ impl Builder {
         Ok((PoolSettings::Own(pool, options), session_locks))
     }
 
-    /// Sets the name that the connections have in `pg_stat_activity`.
+    /// Sets the name of the connections that `pg_stat_activity` shows.
     fn named(&self, options: PgConnectOptions) -> PgConnectOptions {
         match &self.settings.application_name {
             Some(name) => options.application_name(name),
@@ -192,32 +202,32 @@ impl Builder {
 
 ratchet_sql::builder! {
     PostgresStore;
-    /// Sets the maximum number of connections in the pool, in addition to the one for heartbeats
-    /// and locks and the one for wakeups; 10 by default. For a pool of the application, connecting
-    /// fails if this is set.
+    /// Sets the maximum number of connections in the pool. The default is 10. The connection for
+    /// heartbeats and locks and the connection for wakeups are not included. For a pool of the
+    /// application, connecting fails if this is set.
     max_connections;
-    /// Sets how long a call waits for a connection; 5 s by default. A pool of the application keeps
-    /// its own setting.
+    /// Sets how long a call waits for a connection of the pool. The default is 5 s. A pool of the
+    /// application keeps its own setting.
     acquire_timeout;
-    /// Sets how long a call may take in total before it fails with `Timeout`; 10 s by default,
+    /// Sets how long a call may take in total before it fails with `Timeout`. The default is 10 s,
     /// which is as long as the engine waits for a store.
     ///
-    /// It is also the `statement_timeout` of every connection that the store opens. The server
-    /// measures it from the start of each statement, so a statement that no caller waits for any
-    /// more continues for at most this long. A limit set by the URL's `options`, the role, the
-    /// database or the server stays in place. If a pooler does not accept the setting, there is no
+    /// The deadline is also the `statement_timeout` of every connection that the store opens. So
+    /// the server ends a statement after this time, even if no caller waits for the statement any
+    /// more. A `statement_timeout` that is set by the URL's `options`, the role, the database or
+    /// the server stays in place. If a pooler does not accept the setting, statements have no
     /// limit. A pool of the application keeps its own setting.
     deadline;
-    /// Sets the connections' name in `pg_stat_activity`; `ratchet` unless set here or in the URL.
-    /// Does not affect a pool of the application.
+    /// Sets the name of the connections that `pg_stat_activity` shows. It overrides the name in the
+    /// URL, and the default is `ratchet`. A pool of the application keeps its own name.
     application_name;
-    /// Sets how long a connection is used before it is replaced; 30 min by default. A pool of the
+    /// Sets the age at which a connection is replaced. The default is 30 min. A pool of the
     /// application keeps its own setting.
     max_lifetime;
 }
 
 impl fmt::Debug for Builder {
-    /// Omits the URL, which may include a password.
+    /// Formats the builder without the URL, because the URL may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("settings", &self.settings)
@@ -227,21 +237,22 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// The settings of a store, after they were checked.
+/// The settings of a store, after the builder has checked them.
 pub(crate) struct Config {
     pub(crate) pool: PoolSettings,
-    /// Options of the connections outside the pool, if they differ from the pool's.
+    /// Options of the connections outside the pool. `None` if they are the same as those of the
+    /// pool.
     pub(crate) direct: Option<PgConnectOptions>,
     pub(crate) settings: Settings,
-    /// The SQL expression of the clock.
+    /// SQL expression that returns the current time.
     pub(crate) clock: String,
     pub(crate) wakeups: bool,
-    /// Whether locks are bound to the session of their connection.
+    /// Whether locks are bound to the session of the connection for heartbeats and locks.
     pub(crate) session_locks: bool,
 }
 
 impl Config {
-    /// Returns the options of the connections for jobs.
+    /// Returns the options of the connections in the pool for jobs.
     pub(crate) fn pool_options(&self) -> PgConnectOptions {
         match &self.pool {
             PoolSettings::Own(_, options) => (**options).clone(),
@@ -250,18 +261,19 @@ impl Config {
     }
 }
 
-/// The source of the connections for jobs.
+/// The pool of the connections for jobs.
 pub(crate) enum PoolSettings {
-    /// The settings of the store's own pool, and the options of its connections.
+    /// A pool that the store opens, with the pool's settings and the options of its connections.
     Own(PgPoolOptions, Box<PgConnectOptions>),
-    /// The application's pool.
+    /// A pool that belongs to the application.
     Theirs(PgPool),
 }
 
-/// The only URL parameter that is not the driver's.
+/// Name of the only URL parameter that the driver does not know.
 const SESSION_LOCKS: &str = "session_locks";
 
-/// Removes `session_locks` from a URL. Returns the rest of the URL, and the value of the parameter.
+/// Removes `session_locks` from a URL. Returns the remaining URL, and the value of `session_locks`
+/// if it was set.
 fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     let Some((place, query)) = url.split_once('?') else {
         return Ok((url.to_owned(), None));
@@ -284,8 +296,8 @@ fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     Ok((format!("{place}?{}", others.join("&")), value))
 }
 
-/// Rejects a libpq URL with several hosts, which the driver would misread, or with
-/// `target_session_attrs`, which it would ignore.
+/// Fails for two forms of libpq URLs. The driver would misread a URL with several hosts, and would
+/// ignore `target_session_attrs`.
 fn refuse_several_hosts(url: &str) -> Result<()> {
     const REMEDY: &str = "give one address that always leads to the writable server, such as a \
                           managed database's endpoint, HAProxy or a virtual address";
@@ -314,11 +326,13 @@ fn refuse_several_hosts(url: &str) -> Result<()> {
     }
 }
 
-/// The number of prepared statements that a connection caches: all statements in files, and the few
-/// written inline. A statement that is not cached costs one more round trip.
+/// Number of prepared statements that a connection caches. It covers all statements in the SQL
+/// files, and the few that are written in the code. A statement that is not cached costs one more
+/// round trip.
 const STATEMENTS: usize = Named::COUNT + 8;
 
-/// Parses a URL. Returns the driver's options, and the URL's `session_locks`.
+/// Parses a URL. Returns the options for the driver, and the value of `session_locks` if it was
+/// set.
 fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     if !SCHEMES.contains(&scheme) {

@@ -9,22 +9,23 @@ use sqlx::{Connection, Executor, Row};
 
 use crate::error::{Classified, classify};
 
-/// The options of connections, with a timeout for their statements if the server accepts one.
+/// Options of connections, with a `statement_timeout` if the server accepts one.
 pub(crate) struct Limited {
     pub(crate) options: PgConnectOptions,
-    /// A connection with these options, if one had to be opened to determine them.
+    /// A connection with these options. `None` if no connection was needed to determine the
+    /// options.
     pub(crate) connection: Option<PgConnection>,
 }
 
-/// The longest time that a transaction may stay idle. A transaction whose client has vanished
-/// between two statements keeps its row locks, perhaps on the row of a leader's lock
-/// ([guard.write]) or on the nodes. This limit is well below the TTL of a lock.
+/// Maximum time that a transaction may stay idle. If a client vanishes between two statements, its
+/// transaction keeps row locks on, for example, a leader's lock ([guard.write]) or the nodes. This
+/// limit is well below the TTL of a lock.
 const IDLE: Duration = Duration::from_secs(5);
 const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
-/// The settings by which the server detects a vanished client. The driver has no such settings to
-/// detect a vanished server; the deadlines of calls limit the wait instead. The probes also keep
-/// load balancers and NAT gateways from dropping the connection.
+/// Settings with which the server detects a vanished client. They also keep load balancers and NAT
+/// gateways from dropping idle connections. The driver has no such settings to detect a vanished
+/// server, so there the deadlines of calls limit the wait.
 const PROBES: [(&str, i64); 4] = [
     ("tcp_keepalives_idle", 30),
     ("tcp_keepalives_interval", 10),
@@ -32,9 +33,10 @@ const PROBES: [(&str, i64); 4] = [
     ("tcp_user_timeout", 60_000),
 ];
 
-/// Adds a `statement_timeout` of `limit` to the options. The server enforces the limit even if the
-/// caller no longer waits. A limit that the options, the role, the database or the server already
-/// sets stays in place. If a pooler or the server rejects the setting, there is no limit.
+/// Adds a `statement_timeout` of `limit` to the options. The server then ends long statements, even
+/// if the caller no longer waits for them. A limit that the options, the role, the database or the
+/// server already sets stays in place. If a pooler or the server rejects the setting, returns the
+/// options without a limit.
 pub(crate) async fn limited(
     options: PgConnectOptions,
     limit: Duration,
@@ -90,7 +92,7 @@ pub(crate) async fn limited(
     }
 }
 
-/// Opens a connection, waiting at most `patience`.
+/// Opens a connection. Fails with `Unavailable` after `patience`.
 pub(crate) async fn connect(
     options: &PgConnectOptions,
     patience: Duration,
@@ -111,8 +113,8 @@ async fn within<T>(patience: Duration, connecting: impl Future<Output = T>) -> R
         })
 }
 
-/// Converts a limit to milliseconds for the server: at least 1, because 0 means no limit, and at
-/// most `i32::MAX`.
+/// Converts a limit to milliseconds for the server. Returns at least 1, because 0 would mean no
+/// limit. Returns at most `i32::MAX`.
 fn setting(limit: Duration) -> i64 {
     time::duration_millis(limit).clamp(1, i32::MAX.into())
 }

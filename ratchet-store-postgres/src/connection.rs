@@ -17,15 +17,15 @@ use crate::dialect::{Postgres, Query, Row};
 use crate::error::{Classified, classify};
 use crate::session::{Binding, Session, Slot};
 
-/// A leased connection. If the lease is dropped during a statement or transaction, or if the
-/// connection was lost, the connection is closed instead of being used again.
+/// A leased connection. Dropping the lease makes the connection available again. The connection is
+/// closed instead if it was lost, or if a statement or transaction was not complete.
 #[derive(Debug)]
 pub(crate) struct Lease {
     held: Held,
-    /// Whether a statement is running, or failed in a way that leaves the connection's state
-    /// unknown.
+    /// Whether the state of the connection is unknown, because a statement is still running or was
+    /// not completed.
     broken: bool,
-    /// Whether and how the connection was lost.
+    /// Whether the connection was lost, and how.
     loss: Loss,
     /// Whether a transaction is open.
     in_transaction: bool,
@@ -35,34 +35,35 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 enum Held {
-    /// `None` once dropped.
+    /// A connection of the application's pool. `None` once the lease was dropped.
     Pooled(Option<PoolConnection<sqlx::Postgres>>),
     Kept(Kept),
     Liveness(OwnedMutexGuard<Slot>),
 }
 
-/// The connections for jobs.
+/// The pool of connections for jobs.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pool: PgPool,
     generation: Generation,
-    /// `None` for a pool of the application.
+    /// Idle connections of a pool that the store has opened. `None` for a pool of the application.
     keep: Option<Arc<Keep>>,
 }
 
-/// Idle connections that the store keeps instead of returning them to the driver's pool. That pool
-/// pings each returned connection, which costs one more round trip per call. Here, the next call on
-/// a lost connection fails, and the store repeats it.
+/// Idle connections that the store keeps, because the driver's pool would ping each connection that
+/// is returned to it. That would cost one more round trip per call. Without the ping, a call may
+/// get a lost connection. The call then fails, and the store repeats it.
 #[derive(Debug)]
 struct Keep {
     pool: PgPool,
     idle: std::sync::Mutex<Vec<Idle>>,
-    /// One permit for each connection that the pool may have, so that no caller waits in the
-    /// driver's pool for a connection that is idle here.
+    /// One permit for each connection that the pool may open. Without a permit, no caller requests
+    /// a connection from the driver's pool. So no caller waits there for a connection that is idle
+    /// here.
     permits: Arc<Semaphore>,
 }
 
-/// An idle connection.
+/// An idle connection, with its age.
 #[derive(Debug)]
 struct Idle {
     connection: PoolConnection<sqlx::Postgres>,
@@ -70,18 +71,18 @@ struct Idle {
     since: Instant,
 }
 
-/// A leased connection that returns to [`Keep`].
+/// A leased connection that is put back into [`Keep`] when the lease is dropped.
 #[derive(Debug)]
 struct Kept {
-    /// `None` once returned.
+    /// `None` once the connection was put back or closed.
     connection: Option<PoolConnection<sqlx::Postgres>>,
     keep: Arc<Keep>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
-    /// Opens the pool and the connection for heartbeats and locks. Also returns the options of that
-    /// connection.
+    /// Opens the pool, and prepares the connection for heartbeats and locks. Also returns the
+    /// options of the latter.
     pub(crate) async fn open(config: &Config) -> Result<(Self, Liveness, PgConnectOptions)> {
         let limited = |options| {
             limited(
@@ -119,7 +120,7 @@ impl Pool {
         Ok((pool, liveness, options))
     }
 
-    /// Wraps a pool; `own` is whether it belongs to the store.
+    /// Wraps a pool of the driver. `own` is true if the store has opened the pool.
     fn new(pool: PgPool, own: bool, lifetime: Duration) -> Self {
         let connections = usize::try_from(pool.options().get_max_connections());
         let keep = own.then(|| {
@@ -137,7 +138,8 @@ impl Pool {
         }
     }
 
-    /// Leases a connection, waiting at most the pool's acquire timeout.
+    /// Leases a connection from the pool. Fails if none is available within the pool's acquire
+    /// timeout.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let Some(keep) = &self.keep else {
             let made = self.generation.made_now();
@@ -173,8 +175,9 @@ impl Pool {
         self.pool.is_closed()
     }
 
-    /// Drops the idle connections without a message to the server. Sending one could wait for a
-    /// silent network, and meanwhile the connections would count towards the pool's maximum.
+    /// Drops the idle connections without sending a message to the server. On a network that is
+    /// down, such a message could wait for long. Until then, the connections would count towards
+    /// the pool's maximum.
     pub(crate) fn drop_idle(&self) {
         if let Some(keep) = &self.keep {
             for idle in keep.idle().drain(..) {
@@ -186,7 +189,7 @@ impl Pool {
         }
     }
 
-    /// Returns the number of open connections.
+    /// Returns the number of open connections in the pool.
     pub(crate) fn open_connections(&self) -> u32 {
         self.pool.size()
     }
@@ -211,7 +214,8 @@ impl Keep {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes and returns the most recently used connection that may still be used.
+    /// Removes and returns the idle connection that was used last. First closes connections that
+    /// are too old or were idle for too long.
     fn take(&self, now: Made) -> Option<Idle> {
         let mut idle = self.idle();
         close_worn(&mut idle, now);
@@ -219,7 +223,7 @@ impl Keep {
     }
 
     fn put_back(&self, connection: PoolConnection<sqlx::Postgres>, made: Made, now: Made) {
-        // Checked under the lock, so that no connection is put back after a closing store has
+        // The check runs under the lock. So no connection is put back after a closing store has
         // emptied the list.
         let mut idle = self.idle();
         if !self.pool.is_closed() {
@@ -232,7 +236,7 @@ impl Keep {
         }
     }
 
-    /// Closes all idle connections, here and in the driver's pool.
+    /// Closes all idle connections, both those in this list and those in the driver's pool.
     fn close_idle(&self) {
         for mut idle in self.idle().drain(..) {
             idle.connection.close_on_drop();
@@ -262,7 +266,7 @@ impl Lease {
         }
     }
 
-    /// Runs statements without parameters.
+    /// Runs one or more statements that have no parameters.
     pub(crate) async fn run(&mut self, sql: sqlx::SqlStr) -> Result<()> {
         self.broken = true;
         let done = self.connection()?.execute(sqlx::raw_sql(sql)).await;
@@ -295,7 +299,8 @@ impl Lease {
         }
     }
 
-    /// Returns the session that locks are bound to, if any.
+    /// Returns the database session to which locks of this connection are bound. Returns `None` if
+    /// locks are not bound, or if this connection is not used for locks.
     pub(crate) fn session(&self) -> Option<Session> {
         match &self.held {
             Held::Liveness(slot) => slot.session,
@@ -363,8 +368,8 @@ impl ratchet_sql::Lease<Postgres> for Lease {
     }
 }
 
-/// A borrowed connection: one of the application, in a transaction, or a new one whose session is
-/// being determined.
+/// A borrowed connection of the driver. It is either the connection of a transaction of the
+/// application, or a new connection whose session is being read.
 pub(crate) struct Caller<'c>(pub(crate) &'c mut PgConnection);
 
 impl Run<Postgres> for Caller<'_> {
@@ -379,7 +384,7 @@ impl Run<Postgres> for Caller<'_> {
     }
 }
 
-/// All connections of a store.
+/// All connections of a store for statements.
 #[derive(Debug)]
 pub(crate) struct Connections {
     pub(crate) pool: Pool,
@@ -438,13 +443,13 @@ impl Drop for Lease {
                         .put_back(connection, self.made, self.generation.made_now());
                     return;
                 }
-                // Sends no message to the server, because the network of an abandoned call may be
-                // silent.
+                // Sends no message to the server, because the network may be the reason why the
+                // call was abandoned.
                 drop(connection.detach());
                 match self.loss {
                     Loss::No => {}
-                    // The other idle connections may be lost too: returns them to the driver's
-                    // pool, which pings them.
+                    // The other idle connections may be lost too. So this returns them to the
+                    // driver's pool, which pings them.
                     Loss::Told | Loss::Silent => kept.keep.idle().clear(),
                     Loss::ReadOnly => kept.keep.close_idle(),
                 }
@@ -459,14 +464,15 @@ pub(crate) fn fixed(sql: &'static str) -> sqlx::SqlStr {
     sql.into_sql_str()
 }
 
-/// The connection reserved for heartbeats and locks. It is opened when first needed, and again
-/// after it was lost.
+/// The connection that is reserved for heartbeats and locks. It is opened when it is first needed,
+/// and opened again after a loss.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     options: PgConnectOptions,
     patience: Duration,
     generation: Generation,
-    /// Set only if locks are bound to the session of this connection.
+    /// Statements that bind locks to the session of this connection. Not set if locks are not
+    /// bound.
     binding: OnceLock<Binding>,
     slot: Arc<Mutex<Slot>>,
     closed: AtomicBool,
@@ -486,7 +492,7 @@ impl Liveness {
         }
     }
 
-    /// Leases the connection, once no other call uses it.
+    /// Waits until no other call uses the connection, and then leases it.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {
@@ -509,8 +515,8 @@ impl Liveness {
         ))
     }
 
-    /// From now on, binds locks acquired or renewed on this connection to its session. Reconnects,
-    /// and returns the new session.
+    /// Makes this connection bind locks to its session from now on. Opens the connection again, and
+    /// returns the new session.
     pub(crate) async fn bind_locks(&self, binding: Binding) -> Result<Option<Session>> {
         self.hang_up().await;
         // The store is not open yet, so no other call sets the binding.
@@ -518,7 +524,7 @@ impl Liveness {
         Ok(self.lease().await?.session())
     }
 
-    /// Replaces the connection with a new one.
+    /// Replaces the connection by a new one.
     pub(crate) async fn renew(&self) -> Result<()> {
         let mut slot = self.slot.lock().await;
         let (binding, now) = (self.binding.get(), self.generation.made_now());
@@ -526,7 +532,7 @@ impl Liveness {
             .await
     }
 
-    /// Closes the connection for good.
+    /// Closes the connection. Later leases fail.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.hang_up().await;

@@ -18,17 +18,19 @@ use uuid::Uuid;
 
 use crate::error::{Classified, classify};
 
-/// Carries wakeups between the nodes and clients on one schema, through the database.
+/// Carries wakeups between nodes and clients that use the same schema. The wakeups travel through
+/// the database.
 ///
-/// Listens and sends on a separate connection. Sends at most one notification per queue, addressee
-/// and sender within a few milliseconds, because commits that notify run one at a time in the whole
-/// server. After losing the connection, reconnects with a backoff of 200 ms to 1 s, and then sends
-/// every subscription a wakeup for all queues. Regular pings detect a connection that died
-/// silently.
+/// The coordinator uses a separate connection for `LISTEN` and `NOTIFY`. If several wakeups within
+/// a few milliseconds have the same queue, addressee and sender, it sends only one of them. It does
+/// so because PostgreSQL runs commits with notifications one at a time in the whole server.
 ///
-/// Through a pooler that shares sessions between clients, no notification arrives, and no call
-/// fails. So each new connection is tested: another connection sends a notification, and a warning
-/// is logged if it does not arrive.
+/// Regular pings show whether the connection still works. After a loss, the coordinator reconnects
+/// with a backoff of 200 ms to 1 s. Then every subscription gets a wakeup for all queues.
+///
+/// Through a pooler that shares sessions between clients, notifications do not arrive, although no
+/// call fails. So the coordinator tests each new connection: it sends a notification from another
+/// connection, and logs a warning if the notification does not arrive.
 ///
 /// The first send or subscription opens the connection.
 ///
@@ -46,25 +48,25 @@ pub struct PostgresCoordinator {
     options: PgConnectOptions,
     channel: String,
     outgoing: mpsc::Sender<Wakeup>,
-    /// Moved into the task when it starts.
+    /// Receiving end of the channel of unsent wakeups. The task takes it when the task starts.
     unsent: Mutex<Option<mpsc::Receiver<Wakeup>>>,
     incoming: broadcast::Sender<Wakeup>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The maximum number of wakeups that wait to be sent. Further ones are dropped.
+/// Maximum number of wakeups that wait to be sent. Further wakeups are dropped.
 const UNSENT: usize = 256;
-/// The maximum number of unread wakeups of a subscriber. If there are more, one wakeup for all
-/// queues replaces them.
+/// Maximum number of unread wakeups of a subscriber. If there are more, the subscriber gets one
+/// wakeup for all queues instead.
 const UNREAD: usize = 1_024;
-/// How long wakeups are collected after a send, to be sent together in the next one.
+/// Pause after each send. Wakeups that arrive during the pause are sent together.
 const WINDOW: Duration = Duration::from_millis(3);
-/// How often an idle connection is pinged.
+/// Interval between pings on an idle connection.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
-/// How long a send or a ping may take.
+/// Timeout for a send or a ping.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long connecting may take. The kernel retries a silent host after 1 s and 3 s, so a host that
-/// comes back is reached within 2 s.
+/// Timeout for connecting. If the host does not answer, the kernel sends the connection request
+/// again after 1 s and after 3 s. So the connection succeeds within 2 s after the host is back.
 const CONNECTING: Duration = Duration::from_millis(3_300);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -82,7 +84,8 @@ impl PostgresCoordinator {
         }
     }
 
-    /// Returns the channel of a schema: a name that PostgreSQL does not truncate.
+    /// Returns the name of a schema's notification channel. The name is at most 63 bytes long,
+    /// because PostgreSQL truncates longer names.
     pub(crate) fn channel(schema: &str) -> String {
         let plain = format!("ratchet:{schema}");
         if plain.len() <= 63 {
@@ -107,7 +110,7 @@ impl PostgresCoordinator {
         }
     }
 
-    /// Closes the connection. Carries no wakeups from then on.
+    /// Closes the connection. Afterwards, the coordinator sends and receives no wakeups.
     pub(crate) fn close(&self) {
         let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
         drop(unsent.take());
@@ -143,18 +146,18 @@ impl ClusterCoordinator for PostgresCoordinator {
     }
 }
 
-/// Returns the payload of a wakeup. A queue's name has at most 128 bytes, some of them escaped, so
-/// the payload stays far below the 8,000 bytes of a notification.
+/// Returns the payload of the notification for a wakeup. A queue's name has at most 128 bytes, so
+/// the payload is far shorter than the limit of 8,000 bytes, even if some bytes are escaped.
 pub(crate) fn payload(wakeup: &Wakeup) -> String {
     serde_json::to_string(wakeup).unwrap_or_default()
 }
 
-/// Parses a payload. Returns `None` if it is not a wakeup.
+/// Parses the payload of a notification. Returns `None` if it is not a wakeup.
 fn wakeup(payload: &str) -> Option<Wakeup> {
     serde_json::from_str(payload).ok()
 }
 
-/// The task that owns the connection.
+/// The task that owns the connection for wakeups, with its state.
 struct Transport {
     options: PgConnectOptions,
     channel: String,
@@ -199,7 +202,8 @@ impl Transport {
         }
     }
 
-    /// Connects, after closing the connection of a lost listener.
+    /// Opens a connection and listens on the channel. If the old listener was lost, closes its
+    /// connection first.
     async fn connect(&self, lost: &mut Option<PgListener>) -> Result<PgListener, Failure> {
         let connecting = async {
             if let Some(lost) = lost {
@@ -220,10 +224,10 @@ impl Transport {
         }
     }
 
-    /// Closes the connection of a lost listener. When a listener of the driver is dropped, it sends
-    /// `UNLISTEN` and waits for the answer. On a silent network it would wait forever and keep its
-    /// connection open. So this gives the listener a new connection in place of the lost one, which
-    /// is then closed.
+    /// Closes the connection of a lost listener. If such a listener were simply dropped, the driver
+    /// would send `UNLISTEN` and wait for the answer. On a network that is down, that wait would
+    /// never end and keep the connection open. So this function swaps a new connection into the
+    /// listener and drops the lost one.
     async fn hang_up(&self, lost: &mut PgListener) -> Result<(), sqlx::Error> {
         let other = PgConnection::connect_with(&self.options).await?;
         let dead = std::mem::replace(lost.acquire().await?, other);
@@ -231,7 +235,8 @@ impl Transport {
         Ok(())
     }
 
-    /// Receives and sends until all senders are dropped. Fails if the connection is lost.
+    /// Sends and receives wakeups until all senders are dropped, and then returns `Ok`. Returns an
+    /// error if the connection is lost.
     async fn carry(&mut self, listener: &mut PgListener) -> Result<(), ()> {
         let mut waiting: HashSet<String> = HashSet::new();
         let mut sendable_from = ratchet_core::time::monotonic();
@@ -288,7 +293,8 @@ impl Transport {
         }
     }
 
-    /// Sends these payloads. Without payloads this is a ping.
+    /// Sends one notification for each of these payloads. Without payloads, the statement only
+    /// tests the connection.
     async fn send(&self, listener: &mut PgListener, payloads: Vec<String>) -> Result<(), ()> {
         let notify = sqlx::query(
             "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS wakeup (payload)",
@@ -309,9 +315,10 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Sends the notification `call` from a separate connection, to test the listening one. The
-/// listening connection could receive its own notification even through a pooler, if both
-/// statements reach the same session.
+/// Sends the notification `call` from a second connection, to test whether the first connection
+/// receives notifications. The first connection cannot test itself. Through a pooler, both of its
+/// statements may reach the same session, and then its own notification arrives although others do
+/// not.
 async fn call_from_elsewhere(
     options: PgConnectOptions,
     channel: String,

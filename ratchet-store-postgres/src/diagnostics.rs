@@ -49,7 +49,8 @@ impl PostgresStore {
         Ok(findings.into_sorted())
     }
 
-    /// Returns the findings in the rows of a statement whose only parameter is the schema.
+    /// Runs a statement whose only parameter is the schema. Returns the findings that `read` makes
+    /// from its rows.
     async fn found_in_schema(
         &self,
         statement: &Statement,
@@ -60,7 +61,7 @@ impl PostgresStore {
             .await
     }
 
-    /// Returns a finding if the server is a standby, or if sessions are read-only by default.
+    /// Returns a finding if the server is a standby, or if new sessions are read-only by default.
     async fn read_only(&self) -> Inner<Vec<Finding>> {
         let state = self.shared().sql().own.server_state.query();
         let rows = self.shared().lease().await?.rows(state).await?;
@@ -93,8 +94,8 @@ impl PostgresStore {
         Ok(findings)
     }
 
-    /// Returns whether the server encrypts this connection, or `None` if the server does not report
-    /// this.
+    /// Returns whether this connection to the server is encrypted. Returns `None` if the server
+    /// does not report this.
     async fn encrypts(&self, mut lease: Lease) -> Inner<Option<bool>> {
         let rows = lease
             .rows(self.shared().sql().own.own_encryption.query())
@@ -113,9 +114,9 @@ impl PostgresStore {
     }
 }
 
-/// Returns a finding if a connection is not encrypted. `encrypted` is what the server reports.
-/// Through a pooler the server reports on the pooler's own connection, so `encrypted` is used only
-/// if the SSL mode lets the driver choose.
+/// Returns a finding if connections with these options are not encrypted. `encrypted` is the
+/// server's report about one connection. Through a pooler, that report concerns the connection
+/// between pooler and server. So `encrypted` counts only if the SSL mode is `prefer`.
 fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding> {
     let plain = match options.get_ssl_mode() {
         // The driver never encrypts with `allow`.
@@ -132,7 +133,7 @@ fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding
     finding.flatten().into_iter().collect()
 }
 
-/// Returns the findings of a row of `vacuum_settings`.
+/// Converts a row of the statement `vacuum_settings` to findings.
 fn vacuum(row: &Row) -> Inner<Vec<Finding>> {
     let (table, of_server): (Option<String>, bool) = (row.try_get(0)?, row.try_get(1)?);
     let why = "every claim leaves a dead row version, which later claims read until it is removed";
@@ -153,7 +154,7 @@ fn vacuum(row: &Row) -> Inner<Vec<Finding>> {
     })
 }
 
-/// The kinds of snapshot holders.
+/// Kinds of objects that hold a snapshot.
 #[derive(Clone, Copy)]
 enum Who {
     Session,
@@ -162,8 +163,8 @@ enum Who {
 }
 
 impl Who {
-    /// Reads a holder from a row: its name, details, age in milliseconds, and the number of
-    /// transactions since it began.
+    /// Reads a snapshot holder from a row. The row contains the name, a description, the age in
+    /// milliseconds, and the number of transactions since the snapshot was taken.
     fn holder(self, row: &Row) -> Inner<Holder> {
         let (name, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let (who, remedy) = match self {

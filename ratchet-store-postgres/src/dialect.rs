@@ -1,4 +1,5 @@
-//! Implements the dialect of PostgreSQL and its driver for the shared store.
+//! Implements the dialect of PostgreSQL for the store that all SQL dialects share, with the driver
+//! `sqlx`.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::connection::{Connections, Lease};
 use crate::error::Classified;
 use crate::statements::{DATABASE_CLOCK, Own, quoted};
 
-/// The dialect of PostgreSQL.
+/// The SQL dialect of PostgreSQL.
 #[derive(Debug)]
 pub(crate) struct Postgres;
 
@@ -41,22 +42,22 @@ impl Dialect for Postgres {
         quoted(name)
     }
 
-    /// Rejects names longer than 63 bytes, which the server would truncate.
+    /// Reports names that are longer than 63 bytes, because the server would truncate them.
     fn identifier_problem(name: &str) -> Option<&'static str> {
         (name.len() > 63).then_some("is longer than 63 bytes")
     }
 }
 
-/// A statement with its bound parameters. Each value is encoded when it is bound.
+/// A statement and its bound parameters. Binding a value encodes it at once.
 pub(crate) struct Query {
     pub(crate) query: sqlx::query::Query<'static, sqlx::Postgres, PgArguments>,
     text: sqlx::SqlStr,
-    /// The number of bound parameters.
+    /// Number of parameters bound so far.
     bound: usize,
 }
 
 impl Query {
-    /// Creates a query with no parameters bound yet.
+    /// Creates a query without bound parameters.
     pub(crate) fn new(text: sqlx::SqlStr) -> Self {
         Self {
             query: sqlx::query(text.clone()),
@@ -65,7 +66,7 @@ impl Query {
         }
     }
 
-    /// Binds a value of any type that the driver knows.
+    /// Binds the next parameter to a value. The type can be any that the driver can encode.
     pub(crate) fn with<'t, T>(self, value: T) -> Self
     where
         T: Encode<'t, sqlx::Postgres> + Type<sqlx::Postgres> + 't,
@@ -78,9 +79,10 @@ impl Query {
     }
 }
 
-/// Returns whether a text names the lists that begin with the parameter `first` as `columns` does,
-/// in the same order. For example, `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)` names the
-/// lists from the third parameter on.
+/// Returns whether the text of a statement gives list parameters the same names as `columns`, in
+/// the same order. The first of these lists is the parameter number `first`. For example,
+/// `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)` names the lists from the third parameter
+/// on.
 fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column)]) -> bool {
     let lists = text.split_once(&format!("unnest(${first}::"));
     let named = lists.and_then(|(_, lists)| lists.split_once(" AS "));
@@ -124,8 +126,8 @@ impl ratchet_sql::Query for Query {
         self.with(codes)
     }
 
-    /// Binds the lists by position. Debug builds therefore compare the names in the text with those
-    /// of `columns`.
+    /// Binds one list for each column, by position. Debug builds check that the statement names the
+    /// lists as `columns` does.
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         debug_assert!(
             names_columns(self.text.as_str(), self.bound + 1, columns),
@@ -139,7 +141,7 @@ impl ratchet_sql::Query for Query {
             .fold(self, |query, (_, column)| bind(query, *column))
     }
 
-    /// Binds the first value of each column; a missing one is NULL.
+    /// Binds the first value of each column, or NULL if a column is empty.
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         columns
             .iter()
@@ -161,7 +163,7 @@ impl ratchet_sql::Query for Query {
     }
 }
 
-/// A row of a result.
+/// A row of a query's result.
 #[derive(Debug)]
 pub(crate) struct Row(pub(crate) PgRow);
 

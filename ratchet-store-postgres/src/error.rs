@@ -4,9 +4,9 @@ use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_sql::{Failure, Loss, Result};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-/// Classifies the errors of the driver.
+/// Converts the driver's errors in a result to failures of the store.
 pub(crate) trait Classified<T> {
-    /// Converts the error to a [`Failure`].
+    /// Converts the error, if any, to a [`Failure`].
     fn classified(self) -> Result<T>;
 }
 
@@ -16,7 +16,7 @@ impl<T> Classified<T> for std::result::Result<T, sqlx::Error> {
     }
 }
 
-/// Classifies an error of the driver.
+/// Converts an error of the driver to a failure of the store.
 pub(crate) fn classify(error: &sqlx::Error) -> Failure {
     match error {
         sqlx::Error::Database(database) => match database.try_downcast_ref::<PgDatabaseError>() {
@@ -73,12 +73,13 @@ fn of_server(error: &PgDatabaseError) -> Failure {
     failure
 }
 
-/// The message about a pooler that switches sessions but does not keep prepared statements.
+/// Message about a pooler that changes the session between transactions and does not keep prepared
+/// statements.
 pub(crate) const LOSES_STATEMENTS: &str = "the pooler in front of the server does not keep prepared statements: use PgBouncer 1.21 or \
      later with max_prepared_statements above 0, or pool_mode=session";
 
-/// Returns the text to show for an error of the server. Messages may quote stored values, so this
-/// shows only messages of codes that are known to name nothing but the server's own objects.
+/// Returns the text to show for an error of the server. A message may quote stored values. So the
+/// message is shown only for codes whose messages name nothing except the server's own objects.
 fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     let class = code.get(..2).unwrap_or_default();
     let message = match (code, class) {
@@ -97,11 +98,11 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     format!("{message} (SQLSTATE {code})")
 }
 
-/// Returns the kind of error of a SQLSTATE.
+/// Maps a SQLSTATE to the kind of the error that the caller gets.
 fn kind_of(code: &str) -> StoreErrorKind {
     match code {
         // Serialization failure, deadlock, lock not available, and unique violation. After a unique
-        // violation, the next try looks the key or id up first.
+        // violation, the next try first reads the key or id.
         "40001" | "40P01" | "55P03" | "23505" => StoreErrorKind::Contention,
         "57014" => StoreErrorKind::Timeout,
         "53100" => StoreErrorKind::Full,
@@ -117,7 +118,7 @@ fn kind_of(code: &str) -> StoreErrorKind {
         }
         "XX001" | "XX002" => StoreErrorKind::Corrupt,
         _ => match code.get(..2) {
-            // Connection errors; insufficient resources; operator intervention; system errors.
+            // Connection errors, insufficient resources, operator intervention and system errors.
             Some("08" | "53" | "57" | "58") => StoreErrorKind::Unavailable,
             _ if code == "25P03" => StoreErrorKind::Unavailable,
             _ => StoreErrorKind::Other,

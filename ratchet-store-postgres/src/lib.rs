@@ -7,7 +7,8 @@
 //! # Connections
 //! Jobs use a pool, which may be the application's own ([`PostgresStore::from_pool`]). Heartbeats
 //! and locks use a separate connection, so that a pool exhausted by jobs cannot make a node look
-//! dead. Wakeups use another one, on which the store listens ([`PostgresCoordinator`]).
+//! dead. Wakeups use a third kind of connection, on which the store listens
+//! ([`PostgresCoordinator`]).
 //!
 //! Locks can be bound to the session of their connection, so that they are free as soon as the
 //! session ends; [`Builder::session_locks`] explains the cost.
@@ -20,8 +21,8 @@
 //!   0).
 //! - PgBouncer delivers no notifications. Set [`Builder::direct`] to the URL of the database
 //!   itself, or turn wakeups off ([`Builder::wakeups`]); nodes then find jobs of other processes
-//!   only by polling. With neither, nodes also find them only by polling, and every process tries
-//!   to listen and logs a warning that it receives no notifications.
+//!   only by polling. Without either setting, nodes also find such jobs only by polling. In
+//!   addition, every process logs a warning that it receives no notifications.
 //! - PgBouncer does not pass `statement_timeout` on. Set it for the role (`ALTER ROLE … SET
 //!   statement_timeout`).
 //! - An application's own pool needs `extra_float_digits(None)` or PgBouncer's
@@ -52,6 +53,6 @@ pub use coordinator::PostgresCoordinator;
 pub use ratchet_sql::Migration;
 pub use store::PostgresStore;
 
-/// The driver in the version that this store uses.
+/// The PostgreSQL driver, in the version that this store uses.
 #[doc(no_inline)]
 pub use sqlx;

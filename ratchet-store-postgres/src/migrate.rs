@@ -15,15 +15,16 @@ use crate::statements::{
 
 type Schema<'a> = ratchet_sql::Schema<'a, Postgres>;
 
-/// All migrations, in order. Append only: an applied one must never change.
+/// All migrations, in order. New migrations are appended at the end. A migration that was released
+/// must never change.
 pub(crate) const STEPS: &[Step] = &[Step {
     version: 1,
     name: "init",
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
-/// Returns the script of a step, to run in one transaction. The first step's script begins with
-/// `first`.
+/// Returns the script of a migration, which must run in one transaction. `first` is inserted at the
+/// beginning of the script of the first migration.
 fn script(step: &Step, schema: &str, first: &str) -> String {
     let first = format!("{first}{};\n", render(CREATE_MIGRATIONS, schema, ""));
     let fill = |text: &str| text.replace("{schema}", &quoted(schema));
@@ -35,10 +36,11 @@ fn create_schema(schema: &str) -> String {
     format!("CREATE SCHEMA IF NOT EXISTS {};\n", quoted(schema))
 }
 
-/// The oldest server version that has every feature that the statements use.
+/// Oldest version of the server with all features that the statements use. This is the number in
+/// `server_version_num`.
 const OLDEST_SERVER: u32 = 130_000;
 
-/// Returns the scripts of the steps, for display.
+/// Returns the scripts of these migrations, for display.
 pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     let first = format!(
         "-- Leave this line out if the schema exists and you may not create schemas.\n{}",
@@ -48,9 +50,9 @@ pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     steps.iter().map(printed).collect()
 }
 
-/// Checks the server and the schema, applies missing migrations, and returns the server's version.
-/// Programs that start at the same time wait for each other, and each then looks again for missing
-/// migrations.
+/// Checks the server and the schema, and applies missing migrations. Returns the server's version.
+/// If several programs start at the same time, they wait for each other. Each of them then reads
+/// again which migrations are missing.
 pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config) -> Result<String> {
     let mut lease = liveness.lease().await?;
     let version = server_version(&mut lease).await?;
@@ -78,7 +80,7 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
     }
 }
 
-/// Returns the missing migrations. Changes nothing.
+/// Returns the migrations that are not applied yet. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let sql = statements(&config.settings.schema, &config.clock);
     let (_pool, liveness, _beside) = Pool::open(config).await?;
@@ -118,7 +120,7 @@ async fn server_version(lease: &mut Lease) -> Result<String> {
     Ok(text)
 }
 
-/// Returns an error for a default isolation level under which the statements do not work.
+/// Fails for a default isolation level with which the statements do not work.
 pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     if isolation.starts_with("read ") {
         return Ok(());
@@ -133,7 +135,7 @@ pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     ))
 }
 
-/// Returns an error if the role lacks privileges. The error contains what a DBA must run.
+/// Fails if the role lacks privileges. The error contains the statements that a DBA must run.
 async fn check_rights(schema: &Schema<'_>, lease: &mut Lease, migrate: bool) -> Result<()> {
     let find = schema.sql.own.find_schema.query().bind(schema.name);
     let rows = lease.rows(find).await?;
@@ -182,7 +184,7 @@ async fn check_rights(schema: &Schema<'_>, lease: &mut Lease, migrate: bool) -> 
     Ok(())
 }
 
-/// Applies the first missing migration. Returns `false` if there is none.
+/// Applies the first missing migration. Returns `false` if no migration is missing.
 async fn apply_next(schema: &Schema<'_>, lease: &mut Lease) -> Result<bool> {
     let lock = Query::new(fixed(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
@@ -214,7 +216,7 @@ async fn apply_next(schema: &Schema<'_>, lease: &mut Lease) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns the tables and indexes that the connections for jobs use.
+/// Returns the names of the tables and indexes that the connections for jobs use.
 pub(crate) fn tables() -> Vec<String> {
     objects::<Postgres>(STEPS)
         .filter(|name| name != "migrations")

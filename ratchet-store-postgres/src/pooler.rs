@@ -1,5 +1,6 @@
-//! Checks of a pooler: whether the pool and the direct connection lead to the same database,
-//! whether the direct one bypasses the pooler, and whether the pooler keeps prepared statements.
+//! Checks connections through a pooler: whether the pool and the direct connection lead to the same
+//! database, whether the direct connection bypasses the pooler, and whether the pooler keeps
+//! prepared statements.
 
 use std::time::Duration;
 
@@ -13,21 +14,21 @@ use crate::migrate;
 use crate::session::Binding;
 use crate::statements::{Statements, quoted};
 
-/// How long the check of prepared statements may take.
+/// Timeout for the check of prepared statements.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// The database that a connection leads to.
+/// The identity of the database to which a connection leads.
 #[derive(PartialEq, Eq)]
 struct Place {
     database: String,
-    /// The server's start time in microseconds, which identifies the server.
+    /// Start time of the server in microseconds since 1970. It identifies the server.
     started: i64,
-    /// The OID of the table `jobs`.
+    /// OID of the table `jobs`, if the table exists.
     jobs: Option<i64>,
 }
 
-/// Returns an error if the pool leads to another database than the direct connection. Runs before
-/// the migrations, and ignores the tables because other nodes may be creating them.
+/// Fails if the pool and the direct connection lead to different databases. Runs before the
+/// migrations. It does not compare the tables, because other nodes may be creating them.
 pub(crate) async fn check_database(
     pool: &Pool,
     liveness: &Liveness,
@@ -57,8 +58,9 @@ fn same(pooled: &Place, direct: &Place) -> Result<()> {
     )))
 }
 
-/// Returns an error if the pool leads to other tables than the direct connection, or if its role or
-/// isolation level does not work for jobs. The migrations have checked only the direct connection.
+/// Fails if the pool and the direct connection lead to different tables. Also fails if the pool's
+/// role or isolation level does not work for jobs. The migrations have checked these only on the
+/// direct connection.
 pub(crate) async fn check(
     pool: &Pool,
     liveness: &Liveness,
@@ -69,7 +71,7 @@ pub(crate) async fn check(
     let pooled = async {
         let mut lease = pool.lease().await?;
         let first = identify(&mut lease, sql, schema).await?;
-        // Runs the statement twice, because a pooler may lose it in between.
+        // Runs the statement twice, because the pooler may lose the prepared statement in between.
         identify(&mut lease, sql, schema).await?;
         Ok::<_, Failure>(first)
     };
@@ -88,15 +90,17 @@ pub(crate) async fn check(
     Ok(())
 }
 
-/// Returns an error for a pooler that switches sessions between transactions and does not keep
-/// prepared statements. Through such a pooler a call would fail, or run another client's statement
-/// of the same name.
+/// Fails if a pooler changes the session between transactions and does not keep prepared
+/// statements. Through such a pooler, a call would fail, or would run another client's statement of
+/// the same name.
 ///
-/// Opens two transactions at once, so each connection has its own session. A pooler hands out the
-/// session that was freed last, so the first connection's next statement gets the session of the
-/// second. Without a pooler, or with one session per client, each connection keeps its session and
-/// the check passes. If the check itself fails or takes too long, as with a pooler that has only
-/// one free session, it proves nothing, and this returns `Ok`.
+/// The check opens two transactions at once, so that each connection has its own session. A pooler
+/// assigns the session that was freed last. So the next statement of the first connection runs in
+/// the session of the second connection, where its prepared statement is missing. Without a pooler,
+/// or with one session per client, each connection keeps its session, and the check passes.
+///
+/// The check also returns `Ok` if it fails itself or takes too long, because that proves nothing.
+/// For example, a pooler may have only one free session.
 pub(crate) async fn check_statements(pool: &Pool) -> Result<()> {
     if pool.max_connections() < 2 {
         return Ok(());
@@ -140,9 +144,10 @@ async fn echo(lease: &mut Lease, number: i64) -> Result<i64> {
     Ok(echoed.unwrap_or_default())
 }
 
-/// Binds locks to the session of the connection for heartbeats and locks. Returns an error for the
-/// session of a pooler, which may outlive the connection or end before it. Such a session is
-/// recognized by its age: the own session of a new connection cannot be older than the connection.
+/// Binds locks to the session of the connection for heartbeats and locks. Fails if the session
+/// belongs to a pooler, because such a session may outlive the connection, or end earlier. The
+/// check compares times: the session of a new connection without a pooler is never older than the
+/// connection.
 pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<()> {
     let rows = liveness
         .lease()
@@ -166,7 +171,7 @@ fn not_direct(failure: Failure) -> Failure {
     failure.about("the connections for jobs, which are not `direct`")
 }
 
-/// The role, privileges and isolation level of a connection.
+/// The role of a connection, its privileges and its isolation level.
 struct Rights {
     role: String,
     all: bool,

@@ -1,8 +1,8 @@
 //! Binds locks to a session of the server, so that the locks end with the session.
 //!
-//! The row of a lock alone determines its holder, fence and expiry; a session only ends it sooner.
-//! An advisory lock in addition to the row would be a second source of truth, and each of the two
-//! could be lost without the other.
+//! Only the row of a lock determines its holder, fence and expiry. A session can only end the lock
+//! sooner. An advisory lock in addition to the row would be a second source of truth, and each of
+//! the two could be lost without the other.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ use crate::connection::Caller;
 use crate::dialect::Row;
 use crate::statements::{Statement, Statements};
 
-/// A session of the server. The server reuses process ids, so the start time is needed too.
+/// A session of the server. It is identified by process id and start time, because the server uses
+/// process ids again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) pid: i32,
-    /// In microseconds since 1970.
+    /// Start of the session, in microseconds since 1970.
     pub(crate) start: i64,
 }
 
-/// The statements that bind locks to the session of a connection.
+/// The statements for binding locks to the session of a connection.
 #[derive(Debug)]
 pub(crate) struct Binding {
     own_session: Statement,
@@ -38,7 +39,8 @@ impl Binding {
         }
     }
 
-    /// Returns the session of this connection. Rebinds the locks of the session `before` to it.
+    /// Returns the session of this connection. If `before` is set, binds the locks of that session
+    /// to the new session.
     pub(crate) async fn bind(
         &self,
         connection: &mut PgConnection,
@@ -57,12 +59,12 @@ impl Binding {
     }
 }
 
-/// A connection that locks may be bound to.
+/// The connection for heartbeats and locks, with the session to which locks are bound.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) connection: Option<(PgConnection, Made)>,
-    /// The session that locks are bound to. If the connection is lost, this remains its session
-    /// until the connection is replaced.
+    /// Session to which locks are bound. After the connection is lost, this remains its old session
+    /// until a new connection is opened.
     pub(crate) session: Option<Session>,
 }
 
@@ -74,8 +76,8 @@ impl Slot {
         }
     }
 
-    /// Replaces an old or lost connection with a new one. Rebinds the locks of its session to the
-    /// new session.
+    /// Replaces an old or lost connection by a new connection. Binds the locks of the old session
+    /// to the new session.
     pub(crate) async fn replace(
         &mut self,
         options: &PgConnectOptions,
@@ -88,7 +90,7 @@ impl Slot {
             self.connection = Some((connect(options, patience).await?, now));
             return Ok(());
         };
-        // An old connection stays open until the locks are bound to the new session, so that they
+        // An old connection stays open until the locks are bound to the new session. So the locks
         // never name an ended session. If connecting fails, the old connection is kept for another
         // lifetime.
         match &mut self.connection {
@@ -115,7 +117,7 @@ impl Slot {
     }
 }
 
-/// Reads the session of a row of `own_session`.
+/// Reads a session from a row of the statement `own_session`.
 fn own_session(row: &Row) -> Result<Session> {
     let start: Option<i64> = row.try_get(1)?;
     let start = start.ok_or_else(|| {

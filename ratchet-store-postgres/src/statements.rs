@@ -8,27 +8,29 @@ use crate::dialect::Postgres;
 /// A statement on the tables of one schema.
 pub(crate) type Statement = ratchet_sql::Statement<Postgres>;
 
-/// Quotes a name for use in a statement, whatever characters it has.
+/// Quotes a name for use in a statement. The name may contain any characters.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The expression of the database's clock. It advances within a transaction, and is rounded down
-/// like all times.
+/// SQL expression that returns the time of the database, in milliseconds since 1970. The time
+/// advances within a transaction. It is rounded down, as all times are.
 pub(crate) const DATABASE_CLOCK: &str =
     "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
-/// The condition that a row `lock` is bound to a session that has ended. A session whose start time
-/// this role may not see counts as alive.
+/// SQL condition that is true if the row `lock` is bound to a session that has ended. If this role
+/// may not see the start time of a session, the session counts as alive.
 const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
     SELECT FROM pg_catalog.pg_stat_activity AS session \
     WHERE session.pid = lock.session_pid \
       AND coalesce(floor(extract(epoch FROM session.backend_start) * 1000000)::bigint \
                    = lock.session_start, true)))";
 
-/// Fills in the placeholders in the text of a statement, and drops its comments, because every call
-/// hashes the text. `{now}` is the clock, `{patience}` is [`PATIENCE`], `{schema}` the quoted
-/// schema, `{session_gone}` is [`SESSION_GONE`].
+/// Replaces the placeholders in the text of a statement. Removes comments, because the driver
+/// hashes the text at every call.
+///
+/// The placeholders are `{now}` for the clock, `{patience}` for [`PATIENCE`], `{schema}` for the
+/// quoted schema, and `{session_gone}` for [`SESSION_GONE`].
 pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
     let lines = file.lines().filter(|line| !line.starts_with("--"));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -38,10 +40,10 @@ pub(crate) fn render(file: &str, schema: &str, now: &str) -> String {
         .replace("{schema}", &quoted(schema))
 }
 
-/// Every statement, for one schema.
+/// All statements for one schema.
 pub(crate) type Statements = ratchet_sql::Statements<Postgres>;
 
-/// Builds the statements for this schema; `now` is the expression of its clock.
+/// Builds all statements for one schema. `now` is the SQL expression of the clock.
 pub(crate) fn statements(schema: &str, now: &str) -> Statements {
     load(|name, text| {
         #[cfg(feature = "mutants")]
@@ -83,15 +85,15 @@ ratchet_sql::dialect_statements! { Postgres;
         server_state vacuum_settings;
 }
 
-/// The statement that creates the table `migrations`, for the migrations' scripts.
+/// Statement that creates the table `migrations`. The scripts of the migrations contain it.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Both statements have the same parameters: `enqueue_job` must write each parameter to the
-    /// column whose name `enqueue_jobs` gives to the list.
+    /// The two statements have the same parameters. `enqueue_jobs` names its list parameters. For
+    /// each parameter, `enqueue_job` must write the column of the same name.
     #[test]
     fn one_job_is_stored_in_the_columns_of_many() {
         let (_, names) = TEXTS.enqueue_jobs.split_once("AS new (").unwrap();

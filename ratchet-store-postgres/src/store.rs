@@ -17,10 +17,10 @@ use crate::migrate;
 use crate::pooler;
 use crate::statements::statements;
 
-/// Ratchet's tables in a schema of a PostgreSQL database.
+/// A store that keeps its data in tables of a PostgreSQL schema.
 ///
-/// Clones share the connections. All stores on one schema form a cluster, in any number of
-/// processes and hosts.
+/// Clones share the connections. All stores that use the same schema form one cluster. They may run
+/// in any number of processes and on any number of hosts.
 ///
 /// Calls need a Tokio runtime with timers and I/O enabled.
 ///
@@ -39,64 +39,72 @@ pub struct PostgresStore(Arc<Inside>);
 
 struct Inside {
     store: SqlStore<Postgres>,
-    /// The options of the pool's connections.
+    /// Options of the connections in the pool.
     pooled: PgConnectOptions,
-    /// The options of the connections outside the pool.
+    /// Options of the connections outside the pool.
     beside: PgConnectOptions,
     wakeups: bool,
     coordinator: OnceLock<Option<Arc<PostgresCoordinator>>>,
 }
 
 impl PostgresStore {
-    /// Connects to the database of a URL, `postgres://user:password@host:5432/database`, and
-    /// creates or upgrades the tables in its schema `ratchet`. The URL accepts the driver's query
-    /// parameters (`sslmode`, `sslrootcert`, `application_name`, `options`, …) and `session_locks`,
-    /// `true` or `false`, as in [`Builder::session_locks`].
+    /// Connects to the database at this URL, and creates or upgrades the tables in the schema
+    /// `ratchet`.
+    ///
+    /// The URL has the form `postgres://user:password@host:5432/database`. It accepts the query
+    /// parameters of the driver, such as `sslmode`, `sslrootcert`, `application_name` and
+    /// `options`. It also accepts `session_locks=true` and `session_locks=false`, see
+    /// [`Builder::session_locks`].
     ///
     /// # Errors
-    /// As for [`Builder::connect`].
+    /// The same as for [`Builder::connect`].
     pub async fn connect(url: &str) -> Result<Checked<Self>> {
         Self::builder(url).connect().await
     }
 
-    /// Opens a store on the application's pool, with the tables in the schema `ratchet`.
-    /// Heartbeats, locks and wakeups still use connections outside the pool, opened with the pool's
-    /// options. [`Store::close`](ratchet_core::Store::close) also closes the pool, and waits until
-    /// the application has returned its connections.
+    /// Opens a store that uses a pool of the application, with tables in the schema `ratchet`.
+    ///
+    /// For heartbeats, locks and wakeups, the store opens connections outside the pool, with the
+    /// options of the pool. [`Store::close`](ratchet_core::Store::close) also closes the pool, and
+    /// waits until the application has returned its connections.
     ///
     /// # Errors
-    /// As for [`Builder::connect`].
+    /// The same as for [`Builder::connect`].
     pub async fn from_pool(pool: PgPool) -> Result<Checked<Self>> {
         Self::pool_builder(pool).connect().await
     }
 
-    /// Returns a builder for the database of a URL.
+    /// Returns a builder that connects to the database at this URL.
     pub fn builder(url: &str) -> Builder {
         Builder::url(url)
     }
 
-    /// Returns a builder for the application's pool.
+    /// Returns a builder that uses this pool of the application.
     pub fn pool_builder(pool: PgPool) -> Builder {
         Builder::pool(pool)
     }
 
-    /// Returns the steps that create the tables in this schema, in order, to read or run by hand.
-    /// Run all that are missing, each in one transaction, and connect with [`Builder::migrate`]
-    /// off. The first step begins with a line that creates the schema if it does not exist.
-    /// PostgreSQL requires the right to create schemas for that line even if the schema exists;
-    /// without that right, leave the line out.
+    /// Returns all migrations that create the tables in this schema, in order.
+    ///
+    /// The scripts of these migrations can be read, or run by hand. If you run them by hand, run
+    /// each missing migration in its own transaction, and connect with [`Builder::migrate`] set to
+    /// `false`.
+    ///
+    /// The first line of the first script creates the schema if it does not exist. PostgreSQL
+    /// requires the right to create schemas for that line, even if the schema exists. Without that
+    /// right, remove the line.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
         migrate::scripts(schema, migrate::STEPS)
     }
 
-    /// Closes the connections, including those of the application's pool.
+    /// Closes all connections, including those of the application's pool.
     async fn close_connections(&self) {
         if let Some(Some(coordinator)) = self.0.coordinator.get() {
             coordinator.close();
         }
         let connections = self.shared().pools();
-        // The pool and the connection count as closed from the first poll on.
+        // The first poll of these futures marks the pool and the connection as closed.
         tokio::join!(connections.pool.close(), connections.liveness.close());
     }
 
@@ -138,12 +146,13 @@ impl PostgresStore {
         })))
     }
 
-    /// Returns the store that all SQL dialects share.
+    /// Returns the part of the store that all SQL dialects share.
     pub(crate) fn shared(&self) -> &SqlStore<Postgres> {
         &self.0.store
     }
 
-    /// Returns the options of the connections for jobs, and of those outside the pool.
+    /// Returns the options of the connections for jobs, and those of the connections outside the
+    /// pool.
     pub(crate) fn options(&self) -> [&PgConnectOptions; 2] {
         [&self.0.pooled, &self.0.beside]
     }
@@ -175,7 +184,8 @@ impl PostgresStore {
 ratchet_sql::store!(PostgresStore, shared, shared_coordinator, close_connections);
 
 impl fmt::Debug for PostgresStore {
-    /// Omits the options of the connections, which include the password.
+    /// Formats the store without the options of the connections, because these contain the
+    /// password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStore")
             .field("schema", &self.shared().schema())

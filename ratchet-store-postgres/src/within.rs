@@ -13,7 +13,8 @@ use crate::error::Classified;
 use crate::store::PostgresStore;
 
 impl Savepoint<Postgres> for Caller<'_> {
-    /// A single insert needs no savepoint: if it fails, the whole transaction has failed.
+    /// A call with only one insert needs no savepoint, because a failed insert fails the whole
+    /// transaction.
     const ALWAYS: bool = false;
 
     fn survives(failure: &Failure) -> bool {
@@ -43,8 +44,8 @@ impl Caller<'_> {
 }
 
 impl PostgresStore {
-    /// Stores the jobs of one call inside a transaction of the application. The commit sends the
-    /// wakeups, unless wakeups are off.
+    /// Stores the jobs of one call inside a transaction of the application. Also sends the wakeups
+    /// inside the transaction, unless wakeups are off. The commit then delivers them.
     pub(crate) async fn enqueue_through(
         &self,
         connection: &mut PgConnection,

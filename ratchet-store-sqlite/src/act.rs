@@ -16,7 +16,8 @@ use crate::row;
 use crate::settle::give_up;
 use crate::statements::SQL;
 
-/// Applies the action to each of these jobs.
+/// Applies the action to each of these jobs, and returns the outcomes in the same order. `from`
+/// lists the states in which a job may be.
 pub(crate) fn act(
     work: &mut Work<'_>,
     jobs: &[JobId],
@@ -86,7 +87,7 @@ fn act_on(
     Ok(ActionOutcome::Became(to))
 }
 
-/// Applies an action that changes a value of the job, not its state.
+/// Applies an action that changes a value of the job. The job's state stays the same.
 fn change(work: &Work<'_>, id: JobId, action: JobAction) -> Result<()> {
     let (sql, value) = match action {
         JobAction::Reschedule(due) => (&SQL.reschedule_job, due.resolve(work.now)),
@@ -106,7 +107,7 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
             .prepare_cached(&SQL.unique_key_of)?
             .query_row([data], |row| Ok(row::name(row, 0, "unique_key")))
             .optional()?;
-        // No other job can have an unreadable key.
+        // If the key cannot be read, no other job can hold it.
         if let Some(Ok(Some(key))) = key {
             if let Some(holder) = find_key(work.conn, &SQL.find_unique_key, &key)? {
                 return Ok(ActionOutcome::KeyTaken(holder));
@@ -130,7 +131,7 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
     Ok(ActionOutcome::Became(to))
 }
 
-/// Deletes old finished jobs, and returns how many.
+/// Deletes old finished jobs, and returns how many it deleted.
 pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u64>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);
@@ -140,8 +141,8 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
     Ok(Guarded::Done(old.len() as u64))
 }
 
-/// Deletes finished jobs with all their data, except their idempotency keys. Each job is given with
-/// the id of its row in `ratchet_job_data` and its flags.
+/// Deletes finished jobs with all their data, except their idempotency keys. Each entry contains
+/// the job's id, the id of its row in `ratchet_job_data`, and its flags.
 pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result<()> {
     let mut job = work.conn.prepare_cached(&SQL.purge_job)?;
     let mut notes = work.conn.prepare_cached(&SQL.purge_notes)?;
@@ -160,8 +161,8 @@ pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result
     Ok(())
 }
 
-/// Returns the answer of a purge that would change nothing; `None` if there are jobs to delete.
-/// Only reads, so it needs no write lock.
+/// Returns the answer of a purge if the purge would change nothing. Returns `None` if there are
+/// jobs to delete. The function only reads, so it needs no write lock.
 pub(crate) fn nothing_to_purge(
     work: &Work<'_>,
     request: &PurgeRequest,
@@ -173,7 +174,8 @@ pub(crate) fn nothing_to_purge(
     Ok(nothing.then_some(Guarded::Done(0)))
 }
 
-/// Returns the ids of old jobs, each with the id of its row in `ratchet_job_data` and its flags.
+/// Returns up to `limit` old jobs. Each entry contains the job's id, the id of its row in
+/// `ratchet_job_data`, and its flags.
 fn old_jobs(
     work: &Work<'_>,
     request: &PurgeRequest,

@@ -58,7 +58,7 @@ impl ArchiveStore for SqliteStore {
     }
 }
 
-/// A finished job that is old enough.
+/// A finished job that is old enough to be archived.
 struct Old {
     id: JobId,
     data: i64,
@@ -66,8 +66,8 @@ struct Old {
     finished_at: i64,
 }
 
-/// Moves old finished jobs into the archive, and returns how many. Unreadable jobs stay, and the
-/// search continues after them.
+/// Moves old finished jobs into the archive, and returns how many it moved. Skips jobs that cannot
+/// be read.
 fn archive(work: &mut Work<'_>, request: &PurgeRequest) -> Inner<Guarded<u64>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);
@@ -162,7 +162,7 @@ fn list(work: &Work<'_>, filter: &ArchiveFilter, page: &PageRequest) -> Inner<Ar
     Ok(ArchivePage::cut(read, page))
 }
 
-/// Returns the archived job of a row; `None` if its document is unreadable.
+/// Reads an archived job from a row. Returns `None` if the document of the job cannot be read.
 fn archived(row: &Row<'_>) -> Option<ArchivedJob> {
     let id = row::job_id(row, 0).ok()?;
     let read = || {

@@ -19,7 +19,7 @@ use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
-/// Returns whether a claim would find no job. Only reads, so it needs no write lock.
+/// Returns whether a claim would find no job. The function only reads, so it needs no write lock.
 pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
     let Some(wanted) = Wanted::of(work, request)? else {
         return Ok(true);
@@ -28,11 +28,11 @@ pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<boo
     Ok(!statement.exists(params![wanted.ids, work.now, request.node.as_bytes()])?)
 }
 
-/// Claims due jobs, in claim order.
+/// Claims up to `request.limit` due jobs, in claim order.
 pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
     let mut claimed = Vec::new();
-    // There is more than one round only if jobs were unreadable. Those jobs are failed, and so are
-    // not found again.
+    // The loop runs more than once only if some jobs could not be read. Such jobs become failed, so
+    // they are not found again.
     while claimed.len() < request.limit {
         let chosen = choose(work, request, request.limit - claimed.len())?;
         if chosen.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
         claimed.reserve_exact(chosen.len());
         let moved = take(work, request, &chosen, &mut claimed)?;
         if !moved {
-            // Another round would choose the same jobs, and hold the write lock forever.
+            // Otherwise the loop would choose the same jobs forever, and hold the write lock.
             let text = "the claim index names jobs that are not pending; run REINDEX";
             return Err(Failure::new(StoreErrorKind::Corrupt, text));
         }
@@ -49,19 +49,19 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
     Ok(claimed)
 }
 
-/// The routes to claim from.
+/// The routes from which a claim takes jobs.
 struct Wanted {
-    /// The ids of the routes, as a JSON array for `json_each`.
+    /// Ids of the routes, as a JSON array for the SQL function `json_each`.
     ids: String,
-    /// The routes whose jobs need a permit.
+    /// Those of the routes whose jobs need a permit.
     permitted: HashMap<i64, Route>,
-    /// The free permits that the jobs of these routes need.
+    /// Number of free permits of each resource that jobs of these routes need.
     budget: Budget,
 }
 
 impl Wanted {
-    /// Returns the routes that match, except those of a resource without a free permit; `None` if
-    /// no route remains.
+    /// Returns the routes that match the request. Omits routes whose jobs need a permit of which
+    /// none is free. Returns `None` if no route remains.
     fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<Self>> {
         let matching = work
             .routes
@@ -86,7 +86,7 @@ impl Wanted {
     }
 }
 
-/// Returns the jobs to claim, in claim order.
+/// Chooses up to `limit` jobs to claim, and returns them in claim order.
 fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<Vec<JobId>> {
     let Some(mut wanted) = Wanted::of(work, request)? else {
         return Ok(Vec::new());
@@ -111,8 +111,8 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
         };
         streams.push((Priority::from_level(level)?, stream));
     }
-    // Each stream first reads its share of the limit. A stream that supplies more jobs than its
-    // share continues in larger steps.
+    // The first chunk of each stream is its share of the limit. If more of its jobs are needed,
+    // later chunks are larger.
     let chunk = limit.div_ceil(streams.len().max(1)).max(16);
     for (_, stream) in &mut streams {
         stream.chunk = chunk;
@@ -124,15 +124,16 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     merge_admitted(streams, request.aging, work.now, limit, admit)
 }
 
-/// The due jobs of one route and priority, in claim order, read in chunks on demand.
+/// An iterator over the due jobs of one route and priority, in claim order. It reads the jobs in
+/// chunks when they are needed.
 struct Due<'a> {
     conn: Connection<'a>,
     now: i64,
     route: i64,
     level: i64,
-    /// The size of the next chunk.
+    /// Number of jobs in the next chunk.
     chunk: usize,
-    /// The due time and the id of the last job that was read.
+    /// Due time and id of the last job read.
     last: (i64, JobId),
     read: VecDeque<(i64, JobId)>,
     ended: bool,
@@ -176,8 +177,8 @@ impl Iterator for Due<'_> {
     }
 }
 
-/// Claims the chosen jobs for the node. An unreadable job becomes a dead letter instead. Returns
-/// whether any of the jobs was still pending.
+/// Claims the chosen jobs for the node, and adds them to `claimed`. A job that cannot be read
+/// becomes a dead letter instead. Returns whether any of the chosen jobs was still pending.
 fn take(
     work: &mut Work<'_>,
     request: &ClaimRequest,
@@ -221,7 +222,8 @@ fn take(
     Ok(moved)
 }
 
-/// Reads the claim of a row of `claim_read`; the inner error names the unreadable column.
+/// Reads a claimed job from a row of the statement `claim_read`. The inner error names a column
+/// that cannot be read.
 fn decode(
     work: &mut Work<'_>,
     row: &Row<'_>,
@@ -260,7 +262,7 @@ fn decode(
     Ok(read())
 }
 
-/// Returns the last checkpoint of a job. Only a job that was claimed before can have one.
+/// Returns the last checkpoint of a job, if any. A job that was never claimed before has none.
 fn checkpoint(conn: Connection<'_>, id: JobId) -> Result<Option<Json>> {
     let checkpoint = conn
         .prepare_cached(&SQL.load_checkpoint)?

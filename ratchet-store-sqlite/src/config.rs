@@ -15,10 +15,10 @@ use crate::error::Failure;
 use crate::migrate;
 use crate::store::SqliteStore;
 
-/// The URL scheme of this backend.
+/// URL scheme that this backend accepts.
 pub const SCHEME: &str = "sqlite";
 
-/// When a commit becomes durable.
+/// Setting for when a commit becomes durable.
 ///
 /// ```
 /// use ratchet_store_sqlite::{SqliteStore, Synchronous};
@@ -29,17 +29,18 @@ pub const SCHEME: &str = "sqlite";
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// Before the call returns: a committed transaction survives a power failure. The default.
+    /// A commit is durable before the call returns. A committed transaction survives a power
+    /// failure. This is the default.
     #[default]
     Full,
-    /// Soon after the call returns. A power failure or a crash of the operating system may undo the
-    /// last committed transactions, at worst all since the last checkpoint. Each is kept or undone
-    /// as a whole, the newest are undone first, and the database stays intact. A crash or kill of
-    /// the process undoes nothing.
+    /// A commit becomes durable soon after the call returns. A power failure or a crash of the
+    /// operating system may undo the last committed transactions, at worst all since the last
+    /// checkpoint. The newest transactions are undone first, each as a whole, and the database
+    /// stays intact. A crash of the process undoes nothing.
     Normal,
 }
 
-/// Settings of a [`SqliteStore`], made by [`SqliteStore::builder`].
+/// Settings of a [`SqliteStore`]. Created by [`SqliteStore::builder`].
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,42 +79,43 @@ impl Builder {
         }
     }
 
-    /// Sets when a commit becomes durable, overriding the URL.
+    /// Sets when a commit becomes durable. Overrides the setting in the URL.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = Some(synchronous);
         self
     }
 
-    /// Sets how long a call waits for the write lock while other processes hold it, before the call
-    /// fails with `Contention`; 5 s by default.
+    /// Sets how long a call waits for the write lock while another process holds it. After that
+    /// time, the call fails with `Contention`. The default is 5 s.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// Sets how long a call may take in all before it fails with `Timeout`; 30 s by default.
+    /// Sets how long a call may take in total before it fails with `Timeout`. The default is 30 s.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sets the maximum size of the file in pages, to which this store may grow it; unlimited by
-    /// default. Writes that need more fail with `Full`. A page has 4 KiB, unless the file was
-    /// created with another page size.
+    /// Sets the maximum size of the database file in pages. The default is no limit. A write that
+    /// would make the file larger fails with `Full`. A page has 4 KiB, unless the file was created
+    /// with another page size.
     pub fn max_pages(mut self, pages: u32) -> Self {
         self.max_pages = Some(pages);
         self
     }
 
-    /// Sets whether to create the file and apply missing migrations; `true` by default. If `false`,
-    /// connecting fails with `SchemaMismatch` unless all migrations of [`SqliteStore::migrations`]
-    /// are applied, and with `Misconfigured` for a database in memory.
+    /// Sets whether connecting creates the file and applies missing migrations. The default is
+    /// `true`. If `false`, connecting fails with `SchemaMismatch` if a migration of
+    /// [`SqliteStore::migrations`] is missing. For a database in memory, connecting then fails with
+    /// `Misconfigured`.
     pub fn migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// For tests: reads the time from this clock instead of the database's.
+    /// Makes the store read the time from this clock instead of the database's clock. For tests.
     pub fn manual_clock(mut self, clock: ManualClock) -> Self {
         self.clock = Clock::Manual(clock);
         self
@@ -123,9 +125,9 @@ impl Builder {
     /// threads. Creates the file if it does not exist, but not its directory.
     ///
     /// # Errors
-    /// `Misconfigured` if a setting, the URL or the path is invalid; `ReadOnly`, `Corrupt`,
-    /// `Contention`, `Full` or `Unavailable`, depending on the state of the file; `SchemaMismatch`
-    /// if Ratchet's tables in the file have a newer version, were changed, or are incomplete.
+    /// `Misconfigured` if a setting, the URL or the path is invalid. `SchemaMismatch` if Ratchet's
+    /// tables in the file have a newer version, were changed, or are incomplete. `ReadOnly`,
+    /// `Corrupt`, `Contention`, `Full` or `Unavailable`, depending on the state of the file.
     ///
     /// # Cancel safety
     /// Dropping the future stops the threads that were started. Each migration is applied as a
@@ -137,17 +139,17 @@ impl Builder {
         SqliteStore::open(config).await.map(Checked::new)
     }
 
-    /// Returns all migrations for these settings, in order. Does not access the database.
+    /// Returns all migrations, in order. Does not access the database.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
         migrate::scripts(migrate::STEPS)
     }
 
-    /// Returns the migrations that [`connect`](Self::connect) would apply, in order; all of them if
-    /// the file does not exist. Changes and creates nothing.
+    /// Returns the migrations that [`connect`](Self::connect) would apply, in order. If the file
+    /// does not exist, returns all migrations. Changes nothing, and does not create the file.
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect).
+    /// The same as for [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// If the future is dropped, a thread still finishes reading the file.
@@ -169,10 +171,10 @@ impl Builder {
         }
     }
 
-    /// Checks the settings, as far as possible without accessing the database.
+    /// Checks the settings, as far as this is possible without access to the database.
     ///
     /// # Errors
-    /// `Misconfigured`, with the first invalid setting.
+    /// `Misconfigured`, which names the first invalid setting.
     pub fn check(&self) -> Result<()> {
         let config = self.clone().into_config();
         config
@@ -211,7 +213,7 @@ impl Builder {
     }
 }
 
-/// Checked settings.
+/// The settings of a store, after the builder has checked them.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) location: Location,
@@ -226,9 +228,9 @@ pub(crate) struct Config {
 /// The location of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
-    /// A file.
+    /// A file with this path.
     File(PathBuf),
-    /// The memory of this process, private to one connection.
+    /// Memory of this process. Each connection has its own database.
     Memory,
 }
 
@@ -246,7 +248,8 @@ fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
         .with_source(InvalidInput::new(what, problem))
 }
 
-/// Returns the rest of a URL of this backend; `None` if `text` has another scheme or none.
+/// Returns the part of a URL after the scheme of this backend. Returns `None` if `text` has no
+/// scheme or another scheme.
 fn strip_scheme(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(SCHEME)?.strip_prefix(':')?;
     Some(rest.strip_prefix("//").unwrap_or(rest))
@@ -271,7 +274,8 @@ pub(crate) fn require_scheme(url: &str) -> Result<()> {
     Err(misconfigured("the URL", problem))
 }
 
-/// Parses a URL or a plain path.
+/// Parses a URL or a plain path. Returns the location, and the URL's setting `synchronous` if there
+/// is one.
 fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
     let Some(rest) = target.to_str().and_then(strip_scheme) else {
         return location(PathBuf::from(target)).map(|location| (location, None));
@@ -298,8 +302,9 @@ fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
     location(PathBuf::from(percent_decode(path)?)).map(|location| (location, synchronous))
 }
 
-/// Accepts settings of SQLite's own URIs and of other drivers if the store behaves that way anyway,
-/// because an application may use the same URL elsewhere. The error says what to do instead.
+/// Checks a URL parameter that belongs to SQLite or to another driver. Accepts the parameter if the
+/// store behaves as the parameter demands anyway, because an application may use the same URL
+/// elsewhere. Otherwise the error says what to do.
 fn accept_of_others(key: &str, value: &str) -> std::result::Result<(), &'static str> {
     match (key, value) {
         // The store creates the file with its tables, unless migrations are off.

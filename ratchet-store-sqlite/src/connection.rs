@@ -14,17 +14,17 @@ use crate::config::{Config, Location, Synchronous};
 use crate::error::{Failure, Result};
 use crate::statements::{self, SQL};
 
-/// The source of the store's time.
+/// The clock from which the store reads the time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// SQLite's own clock.
+    /// The clock of SQLite.
     Database,
-    /// The clock of a test.
+    /// A clock that a test controls.
     Manual(ManualClock),
 }
 
 impl Clock {
-    /// Returns the current time in milliseconds.
+    /// Returns the current time in milliseconds since 1970.
     pub(crate) fn now(&self, conn: &Connection) -> Result<i64> {
         match self {
             Self::Database => Ok(statements::Connection::new(conn)
@@ -35,7 +35,7 @@ impl Clock {
     }
 }
 
-/// Opens the writer's connection.
+/// Opens the connection for writes, and configures it.
 pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
     let conn = open(config)?;
     if conn.is_readonly("main")? {
@@ -67,8 +67,8 @@ pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a reader's connection. The connection may write the log's files beside the database, as
-/// every reader of a write-ahead log must, but no statement on it can change the database.
+/// Opens a connection for reads. No statement on it can change the database. The connection may
+/// write the files of the write-ahead log beside the database, as every reader of such a log must.
 pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
     let conn = open(config)?;
     conn.execute_batch(
@@ -79,8 +79,7 @@ pub(crate) fn open_reader(config: &Config) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Opens a connection that changes nothing in the database; returns `None` if the file does not
-/// exist.
+/// Opens a connection that cannot change the database. Returns `None` if the file does not exist.
 pub(crate) fn open_existing(config: &Config) -> Result<Option<Connection>> {
     match &config.location {
         Location::File(path) if path.try_exists().unwrap_or(true) => {}
@@ -118,8 +117,8 @@ fn connect(config: &Config, access: OpenFlags) -> Result<Connection> {
     Ok(conn)
 }
 
-/// Turns on the write-ahead log, so that readers do not wait for a write. The setting belongs to
-/// the file and persists.
+/// Turns on the write-ahead log, so that readers do not wait for a writer. SQLite stores this
+/// setting in the file, so it persists.
 fn use_wal(conn: &Connection) -> Result<()> {
     // SQLite does not call the busy handler for every lock that this change needs, so this loop
     // retries.
@@ -147,18 +146,18 @@ fn use_wal(conn: &Connection) -> Result<()> {
 }
 
 thread_local! {
-    /// The time until which the connections of this thread wait for a lock.
+    /// Time until which connections on this thread wait for a lock.
     static PATIENCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes the connections of this thread wait for locks until `end`.
+/// Makes connections on this thread wait for locks until the time `end`.
 pub(crate) fn wait_until(end: Instant) {
     PATIENCE.set(Some(end));
 }
 
-/// SQLite's busy handler: sleeps, and returns whether to try the lock again. Sleeps 50 µs at first
-/// and 5 ms at most, with jitter: other processes hold the write lock for about as long as one
-/// commit takes.
+/// SQLite's busy handler. Sleeps, and returns whether SQLite must try the lock again. The sleep
+/// takes at most 50 µs at first and at most 5 ms later, with jitter. It is this short because
+/// another process holds the write lock for about one commit.
 fn wait_for_lock(tries: i32) -> bool {
     let now = time::monotonic();
     match PATIENCE.get() {

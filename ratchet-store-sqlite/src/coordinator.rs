@@ -2,9 +2,9 @@
 //! into the same file.
 //!
 //! SQLite does not announce commits. While there is a subscriber, a thread reads `data_version`,
-//! which changes when another connection commits. The thread then looks for new jobs that the
-//! store's own writer did not append. Only polling finds what other processes do to stored jobs: a
-//! requeue, a signal, the end of a parent.
+//! which changes when another connection commits. The thread then checks whether another process
+//! has inserted jobs. Other processes may also make stored jobs claimable by a requeue, a signal or
+//! the end of a parent. Only polling finds such jobs.
 
 use std::mem;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -23,28 +23,29 @@ use crate::error::Result;
 use crate::statements::{Connection, SQL, Statement};
 use crate::writer::{end_of, spawn};
 
-/// How often the thread looks for commits.
+/// Interval at which the thread checks for commits of other processes.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// How long the thread waits after a failed look.
+/// Pause of the thread after a failed check.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// The store's coordinator. Clones share all state.
+/// The coordinator of the store. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct SqliteCoordinator {
     in_process: InProcessCoordinator,
     watcher: Arc<Mutex<Watcher>>,
     config: Config,
-    /// How many jobs the writer of this store has inserted since the store was opened.
+    /// Number of jobs that this store has inserted since it was opened.
     own: Arc<AtomicI64>,
 }
 
 #[derive(Debug)]
 enum Watcher {
-    /// The next subscriber starts the thread.
+    /// The thread does not run. The next subscriber starts it.
     Wanted,
-    /// The thread runs until the sender is dropped. The receiver reports that it has ended.
+    /// The thread runs. It ends once the sender is dropped. The receiver shows when it has ended.
     Running(Sender<()>, watch::Receiver<()>),
-    /// No thread: there is no file, the store is closed, or the thread could not start.
+    /// The thread does not run and is not started again. The database has no file, the store is
+    /// closed, or the thread could not be started.
     Off,
 }
 
@@ -62,12 +63,12 @@ impl SqliteCoordinator {
         }
     }
 
-    /// Makes the thread end.
+    /// Tells the thread to end.
     pub(crate) fn stop(&self) {
         *lock(&self.watcher) = Watcher::Off;
     }
 
-    /// Makes the thread end, and waits until it has ended.
+    /// Tells the thread to end, and waits until it has ended.
     pub(crate) async fn close(&self) {
         let watcher = mem::replace(&mut *lock(&self.watcher), Watcher::Off);
         if let Watcher::Running(running, ended) = watcher {
@@ -97,7 +98,8 @@ impl SqliteCoordinator {
         };
     }
 
-    /// Looks for commits until the other end of `stopped` is dropped or no subscribers are left.
+    /// Checks for commits of other processes until the sender of `stopped` is dropped, or until no
+    /// subscribers are left.
     fn watch(&self, stopped: &Receiver<()>) {
         let mut seen = None;
         let mut pause = INTERVAL;
@@ -157,14 +159,14 @@ impl ClusterCoordinator for SqliteCoordinator {
     }
 }
 
-/// The state of the file as the thread saw it last.
+/// The state of the file at the last check.
 struct Seen {
     conn: rusqlite::Connection,
     data_version: i64,
-    /// The number of the newest job minus the number of jobs that this store has appended. It grows
-    /// when other processes append jobs. It is temporarily lower while own jobs are counted but not
-    /// yet committed, and lower after a purge of the newest jobs, so it is compared only with its
-    /// last value.
+    /// Number of the newest job minus the number of jobs that this store has inserted. It grows if
+    /// other processes insert jobs. It falls if the newest jobs are purged. It is also lower while
+    /// jobs of this store are counted and not yet committed. So only its change since the last
+    /// check has a meaning.
     of_others: i64,
 }
 
@@ -175,8 +177,8 @@ impl Seen {
             data_version: 0,
             of_others: 0,
         };
-        // The order matters: a job that is stored between the two reads changes the version, so the
-        // next look reads again.
+        // The order matters: if a job is stored between the two reads, the next check sees another
+        // version and reads again.
         seen.data_version = seen.number(&SQL.data_version)?;
         seen.of_others = seen.number(&SQL.last_data)? - coordinator.own.load(Ordering::SeqCst);
         Ok(seen)
@@ -187,7 +189,7 @@ impl Seen {
         Ok(conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
     }
 
-    /// Returns whether other processes have appended jobs since the last look.
+    /// Returns whether other processes have inserted jobs since the last check.
     fn look(&mut self, own: &AtomicI64) -> Result<bool> {
         let data_version = self.number(&SQL.data_version)?;
         if data_version == self.data_version {

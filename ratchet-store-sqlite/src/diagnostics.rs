@@ -19,7 +19,7 @@ impl DiagnosticStore for SqliteStore {
     }
 }
 
-/// A function that checks one part of the database.
+/// A function that checks one part of the database and returns its findings.
 type Look = fn(&Work<'_>) -> Inner<Vec<Finding>>;
 
 fn look(work: &Work<'_>) -> Inner<Vec<Finding>> {
@@ -64,9 +64,8 @@ fn lost_routes(work: &Work<'_>) -> Inner<Vec<Finding>> {
     Ok(found.into_iter().collect())
 }
 
-/// Returns a finding if the journal mode is not `wal`, because readers and the writer then block
-/// each other. For a database in memory, which has only one connection, the finding says that it is
-/// not durable.
+/// Returns a finding if the journal mode is not `wal`, because readers and writers then block each
+/// other. For a database in memory, the finding is that the data is lost when the process ends.
 fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
     let mode: String = work
         .conn

@@ -12,7 +12,8 @@ use crate::permits;
 use crate::request::Work;
 use crate::statements::{Connection, SQL, Statement};
 
-/// Stores the jobs of one call, in a transaction that the caller rolls back after a failure.
+/// Stores the jobs of one call inside a transaction. After a failure, the caller must roll back the
+/// transaction.
 pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
     permits::require(work, jobs)?;
     let last_data = work.conn.prepare_cached(&SQL.last_data)?;
@@ -40,16 +41,16 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
     Ok(answers)
 }
 
-/// The statements that store each job of a call.
+/// The prepared statements that store a job, used for all jobs of a call.
 struct Insert<'a> {
     hot: CachedStatement<'a>,
     cold: CachedStatement<'a>,
-    /// The number of the next row of `ratchet_job_data`.
+    /// Id of the next row of `ratchet_job_data`.
     next_data: i64,
 }
 
-/// Stores a job, unless it is stored already or one of its keys is taken. Returns the answer, and
-/// whether this call stored the job.
+/// Stores a job, unless the job is already stored or another job holds one of its keys. Returns the
+/// answer, and whether this call stored the job.
 fn enqueue_one(
     work: &mut Work<'_>,
     insert: &mut Insert<'_>,
@@ -123,7 +124,7 @@ fn enqueue_one(
     Ok((Enqueued::Created(id), true))
 }
 
-/// Returns the earlier job that holds a key of this job, if any.
+/// Returns the earlier job that holds the idempotency key or the unique key of this job, if any.
 fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>> {
     if let Some(key) = &spec.idempotency_key
         && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?
@@ -136,7 +137,8 @@ fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>>
     }
 }
 
-/// Returns the job that holds a key.
+/// Returns the job that holds the key, if any. `sql` finds the job by its idempotency key or by its
+/// unique key.
 pub(crate) fn find_key(conn: Connection<'_>, sql: &Statement, key: &Name) -> Result<Option<JobId>> {
     let found = conn
         .prepare_cached(sql)?

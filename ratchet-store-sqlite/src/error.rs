@@ -3,19 +3,19 @@
 use ratchet_core::{InvalidInput, SchemaProblem, StoreError, StoreErrorKind};
 use rusqlite::ffi;
 
-/// A result inside the store, before the operation is known.
+/// The result of a function inside the store. Its error does not name the operation yet.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure inside the store, without the name of the operation.
+/// An error inside the store that does not name the operation yet.
 ///
-/// It can be cloned, because one failed commit fails every call of its group. The text never
-/// contains stored or bound values.
+/// The type is `Clone`, because the store commits the writes of several calls together, and a
+/// failed commit fails all these calls. The text never contains stored or bound values.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Failure {
     pub(crate) kind: StoreErrorKind,
     text: String,
-    /// The problem with the caller's input, for kind `Invalid`.
+    /// Problem with the caller's input, set only for kind `Invalid`.
     refused: Option<InvalidInput>,
 }
 
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// Creates a failure of kind `Invalid`, for input that the store refuses.
+    /// Creates a failure of kind `Invalid`, for input that the store rejects.
     pub(crate) fn refused(problem: InvalidInput) -> Self {
         Self {
             text: problem.to_string(),
@@ -37,13 +37,13 @@ impl Failure {
         }
     }
 
-    /// Puts the context in front of the text.
+    /// Prepends `what` and a colon to the text.
     pub(crate) fn about(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 
-    /// Returns the error that the caller of `operation` gets.
+    /// Converts the failure to the error that the caller of `operation` gets.
     pub(crate) fn during(self, operation: &'static str) -> StoreError {
         let error = StoreError::new(self.kind, operation);
         match self.refused {
@@ -88,13 +88,13 @@ impl From<rusqlite::Error> for Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// Creates a failure for a stored value that the model rejects.
+    /// Creates a failure of kind `Corrupt`, for a stored value that is invalid.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }
 }
 
-/// Maps an extended result code of SQLite to the kind of error that the caller gets.
+/// Maps an extended result code of SQLite to the kind of the error that the caller gets.
 fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
     // The file was moved or deleted while it was open: the database is gone, not read-only.
     if extended == ffi::SQLITE_READONLY_DBMOVED {
@@ -115,8 +115,8 @@ fn kind_of(extended: i32, message: &str) -> StoreErrorKind {
     }
 }
 
-/// Returns whether a message reports a missing table, column or index, for which SQLite has no
-/// code.
+/// Returns whether the message reports a missing table, column or index. SQLite has no result code
+/// for these problems.
 fn names_missing_object(message: &str) -> bool {
     ["no such table", "no such column", "no such index"]
         .iter()

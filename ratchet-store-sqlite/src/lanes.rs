@@ -8,7 +8,8 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Result;
 use crate::statements::{Connection, SQL};
 
-/// Returns the state that the next job to enter a lane gets.
+/// Returns the state of a job that now enters the lane: blocked if the lane has other jobs, and
+/// pending otherwise.
 pub(crate) fn state_of_next(conn: Connection<'_>, queue: &str, lane: &str) -> Result<JobState> {
     let exists: bool = conn
         .prepare_cached(&SQL.lane_exists)?
@@ -20,7 +21,7 @@ pub(crate) fn state_of_next(conn: Connection<'_>, queue: &str, lane: &str) -> Re
     })
 }
 
-/// Puts a job at the end of a lane.
+/// Adds a job at the end of a lane.
 pub(crate) fn enter(conn: Connection<'_>, id: JobId, queue: &str, lane: &str) -> Result<()> {
     let seq: i64 = conn
         .prepare_cached(&SQL.next_in_lane)?
@@ -30,7 +31,7 @@ pub(crate) fn enter(conn: Connection<'_>, id: JobId, queue: &str, lane: &str) ->
     Ok(())
 }
 
-/// Puts a requeued job at the end of its lane, and returns its state there.
+/// Adds a requeued job at the end of its lane, and returns the job's new state.
 pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
     let lane = conn
         .prepare_cached(&SQL.lane_of)?
@@ -42,7 +43,7 @@ pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
                 .zip(lane.ok().map(str::to_owned)))
         })
         .optional()?;
-    // A job whose lane is unreadable waits for no other job; it fails when it is claimed.
+    // A job whose lane cannot be read does not wait for other jobs. It fails when it is claimed.
     let Some((queue, lane)) = lane.flatten() else {
         return Ok(JobState::Pending);
     };
@@ -51,7 +52,8 @@ pub(crate) fn enter_again(conn: Connection<'_>, id: JobId) -> Result<JobState> {
     Ok(state)
 }
 
-/// Removes a job that ends from its lane, and makes the new head claimable.
+/// Removes an ended job from its lane, and makes the new head of the lane claimable. Does nothing
+/// if the job is in no lane.
 pub(crate) fn leave(conn: Connection<'_>, id: JobId) -> Result<()> {
     let lane = conn
         .prepare_cached(&SQL.leave_lane)?

@@ -1,12 +1,12 @@
 //! Ratchet on SQLite.
 //!
 //! [`SqliteStore`] implements the store traits of `ratchet-core` on one database file, which
-//! several processes on one host may share. The writes of all callers go through one connection,
-//! which commits them in groups; reads use other connections.
+//! several processes on one host may share. The writes of all callers use one connection, which
+//! commits them in groups. Reads use other connections.
 //!
 //! Every transaction that writes begins with `BEGIN IMMEDIATE`, so it cannot fail later because
-//! another connection has written. Times are in milliseconds, by SQLite's clock, which is the
-//! host's.
+//! another connection has written. Times are in milliseconds. They come from SQLite's clock, which
+//! is the clock of the host.
 
 mod act;
 mod app;
@@ -47,6 +47,6 @@ pub use config::{Builder, SCHEME, Synchronous};
 pub use ratchet_sql::Migration;
 pub use store::SqliteStore;
 
-/// The driver, in the version used by this store.
+/// The SQLite driver, in the version that this store uses.
 #[doc(no_inline)]
 pub use rusqlite;

@@ -19,7 +19,8 @@ use crate::row;
 use crate::settle::give_up;
 use crate::statements::{Connection, SQL};
 
-/// The events of a request that other jobs may wait for.
+/// Ended jobs and changed batches of a request, whose consequences are applied at the end of the
+/// request.
 #[derive(Debug, Default)]
 pub(crate) struct Come {
     ended: BTreeSet<JobId>,
@@ -27,19 +28,20 @@ pub(crate) struct Come {
 }
 
 impl Come {
-    /// Records that a job with children or in a batch has ended. Also called for the parent of a
-    /// new job, because the parent may have ended before.
+    /// Records that a job has ended. The job has children or is in a batch. Also called for each
+    /// parent of a new job, because the parent may have ended earlier.
     pub(crate) fn ended(&mut self, job: JobId) {
         self.ended.insert(job);
     }
 
-    /// Records that a batch was closed, or that a new job waits for it.
+    /// Records that a batch was closed, or that a new job waits for the batch.
     pub(crate) fn batch(&mut self, batch: BatchId) {
         self.batches.insert(batch);
     }
 }
 
-/// Links the new, stored jobs of an enqueue to what they wait for.
+/// Stores the links, signals and batch memberships of new jobs, which are already stored
+/// themselves.
 pub(crate) fn link(
     work: &Work<'_>,
     jobs: &[NewJob],
@@ -65,7 +67,7 @@ pub(crate) fn link(
     Ok(())
 }
 
-/// Fails if a parent is not stored, or a batch is missing or closed.
+/// Fails if a parent is not stored, or if a batch does not exist or is closed.
 fn check_parents(conn: Connection<'_>, links: &NewLinks<'_>, answers: &[Enqueued]) -> Result<()> {
     let mut exists = conn.prepare_cached(&SQL.job_exists)?;
     for parent in links.stored_parents() {
@@ -109,7 +111,8 @@ fn add_links(work: &Work<'_>, links: &NewLinks<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Applies the events of this request to the jobs that wait for them.
+/// Applies the consequences of the ended jobs and changed batches of this request. Other jobs may
+/// thereby be released or cancelled, and batches may end.
 pub(crate) fn follow(work: &Work<'_>) -> Result<()> {
     let Come { ended, batches } = work.come.take();
     if ended.is_empty() && batches.is_empty() {
@@ -133,7 +136,8 @@ pub(crate) fn follow(work: &Work<'_>) -> Result<()> {
             Ask::Count(ended) => cascade.counted(count(work.conn, &ended)?),
         }
     }
-    // The cascade has already applied the ends that it caused itself.
+    // Discards the events that the cascade has recorded, because the cascade has already applied
+    // them.
     work.come.take();
     Ok(())
 }
@@ -258,7 +262,7 @@ fn write(work: &Work<'_>, changes: &Changes) -> Result<()> {
     Ok(())
 }
 
-/// Makes a job that no longer waits for anything claimable.
+/// Makes a blocked job claimable, once the job waits for nothing any more.
 pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
     work.conn
         .prepare_cached(&SQL.release_job)?
@@ -266,8 +270,8 @@ pub(crate) fn release(work: &Work<'_>, id: JobId) -> Result<()> {
     Ok(())
 }
 
-/// Makes a requeued job wait again for its open links and its missing signal, and returns its
-/// state.
+/// Makes a requeued job wait again for its open links and for a signal that has not arrived.
+/// Returns the job's new state.
 pub(crate) fn wait_again(work: &Work<'_>, id: JobId) -> Result<JobState> {
     let awaits_signal = work
         .conn
@@ -285,7 +289,7 @@ pub(crate) fn has_open_links(conn: Connection<'_>, id: JobId) -> Result<bool> {
         .query_row([id.as_bytes()], |row| row.get(0))?)
 }
 
-/// Deletes a purged job's links, signal and membership in a batch.
+/// Deletes the links, the signal and the batch membership of a purged job.
 pub(crate) fn forget(conn: Connection<'_>, id: JobId) -> Result<()> {
     for sql in [&SQL.purge_links, &SQL.purge_signal, &SQL.purge_membership] {
         conn.prepare_cached(sql)?.execute([id.as_bytes()])?;
@@ -299,7 +303,8 @@ pub(crate) fn read_batch(conn: Connection<'_>, batch: BatchId) -> Result<Option<
     rows.next()?.map(row::batch_record).transpose()
 }
 
-/// A stored link. If only the condition is unreadable, `after` is an error and the rest is there.
+/// A link as it is stored. If only the condition of the link cannot be read, `after` is the error
+/// and the other fields are valid.
 pub(crate) struct StoredLink {
     place: u32,
     parent: Parent,
@@ -320,7 +325,7 @@ impl StoredLink {
     }
 }
 
-/// Returns the links of a job, in order.
+/// Returns the links of a job, in the order of their positions in the job.
 pub(crate) fn links_of(conn: Connection<'_>, child: JobId) -> Result<Vec<StoredLink>> {
     let mut find = conn.prepare_cached(&SQL.links_of)?;
     let mut rows = find.query([child.as_bytes()])?;
@@ -331,7 +336,8 @@ pub(crate) fn links_of(conn: Connection<'_>, child: JobId) -> Result<Vec<StoredL
     Ok(links)
 }
 
-/// Returns up to `limit` links to a parent, of the children after `after`.
+/// Returns up to `limit` links whose parent is `parent`. If `after` is set, returns only links of
+/// children with greater ids.
 pub(crate) fn children_of(
     conn: Connection<'_>,
     parent: Parent,
@@ -357,7 +363,8 @@ pub(crate) fn children_of(
     Ok(links)
 }
 
-/// The stored signal of a job. If the key or the timeout is unreadable, only `wait` is an error.
+/// The signal of a job as it is stored. If the key or the timeout cannot be read, `wait` is the
+/// error and the other fields are valid.
 pub(crate) struct StoredSignal {
     pub(crate) wait: Result<SignalWait, InvalidInput>,
     pub(crate) deadline: i64,
@@ -396,8 +403,8 @@ pub(crate) fn signal_of(conn: Connection<'_>, job: JobId) -> Result<Option<Store
     }))
 }
 
-/// Adds the links, the batch and the signal to the record of a job. If a part is unreadable, the
-/// job's last error says so, unless it has another text.
+/// Adds the links, the batch and the signal to the record of a job. If one of these cannot be read,
+/// the job's last error reports this, unless the job already has a last error.
 pub(crate) fn show(conn: Connection<'_>, job: &mut JobRecord) -> Result<()> {
     let mut problem = None;
     for link in links_of(conn, job.id)? {

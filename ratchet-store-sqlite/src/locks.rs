@@ -72,7 +72,7 @@ impl LockStore for SqliteStore {
     }
 }
 
-/// The expiry of a released lock.
+/// Value of the expiry of a released lock.
 const FREE: i64 = i64::MIN;
 
 fn find(work: &Work<'_>, name: &Name) -> Inner<Option<StoredLock>> {
@@ -81,7 +81,7 @@ fn find(work: &Work<'_>, name: &Name) -> Inner<Option<StoredLock>> {
     rows.next()?.map(|row| lock(row, 0)).transpose()
 }
 
-/// Reads the lock whose columns begin at `first`.
+/// Reads a lock from a row. `first` is the first of the lock's columns.
 fn lock(row: &Row<'_>, first: usize) -> Inner<StoredLock> {
     let owner = row::name(row, first, "owner")?;
     Ok(StoredLock {
@@ -109,7 +109,7 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<Vec<(Name,
     Ok(page.into_locks())
 }
 
-/// Returns whether the guard's tenure still lasts; true if there is no guard. [guard.write]
+/// Returns whether the guard's tenure still lasts, or true if there is no guard. [guard.write]
 pub(crate) fn is_tenure(work: &Work<'_>, guard: Option<&Guard>) -> Inner<bool> {
     let Some(guard) = guard else {
         return Ok(true);
@@ -133,7 +133,8 @@ fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquir
     Ok(acquired)
 }
 
-/// Clamps the expiry of a tenure to this range; returns `Stale` if the tenure has ended.
+/// Moves the expiry of a held lock into the range `end`, if it is outside. Returns `Stale` if the
+/// tenure has ended.
 fn move_expiry(
     work: &Work<'_>,
     name: &Name,

@@ -9,15 +9,16 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use crate::error::{Failure, Result};
 use crate::statements::TEXTS;
 
-/// All migrations, in order. Append only: an applied one must never change.
+/// All migrations, in order. New migrations are appended at the end. A migration that was released
+/// must never change.
 pub(crate) const STEPS: &[Step] = &[Step {
     version: 1,
     name: "init",
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
-/// Returns the scripts of the steps, for display: the statements, and an insert that records the
-/// step as applied.
+/// Returns the scripts of these migrations, for display. Each script contains the statements and an
+/// insert that records the migration as applied.
 pub(crate) fn scripts(steps: &[Step]) -> Vec<Migration> {
     const NOW: &str = "CAST(strftime('%s', 'now') AS INTEGER) * 1000";
     let first = format!("{};\n", TEXTS.create_migrations.trim_end());
@@ -27,12 +28,12 @@ pub(crate) fn scripts(steps: &[Step]) -> Vec<Migration> {
 }
 
 /// Applies missing migrations. Processes that start at the same time wait for each other at the
-/// write lock, and each looks again for missing migrations once it has the lock.
+/// write lock. Each process that gets the lock reads again which migrations are missing.
 pub(crate) fn bring_up_to_date(conn: &mut Connection, now: i64) -> Result<()> {
     migrate(conn, STEPS, now)
 }
 
-/// Returns the missing migrations. Changes nothing.
+/// Returns the migrations that are not applied yet. Changes nothing.
 pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
     let applied = applied(conn, STEPS)?;
     if applied == STEPS.len() {
@@ -41,7 +42,8 @@ pub(crate) fn pending(conn: &Connection) -> Result<Vec<Migration>> {
     Ok(scripts(STEPS).split_off(applied))
 }
 
-/// Fails if the file is missing (`None`), or if the schema lacks a migration, a table or an index.
+/// Fails if the schema lacks a migration, a table or an index. Also fails if `conn` is `None`,
+/// which means that the file does not exist.
 pub(crate) fn require_up_to_date(conn: Option<&Connection>) -> Result<()> {
     match conn {
         None => {
@@ -85,11 +87,11 @@ fn apply(tx: &Transaction<'_>, step: &Step, now: i64) -> Result<()> {
     Ok(())
 }
 
-/// Returns how many of the migrations are applied.
+/// Returns the number of applied migrations.
 ///
 /// # Errors
-/// `SchemaMismatch` if the database has other migrations, or has Ratchet's tables without the table
-/// of migrations.
+/// `SchemaMismatch` if the database has migrations that are not in `migrations`, or if it has
+/// tables named `ratchet_…` and no table `ratchet_migrations`.
 fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     let own = own_objects(conn)?;
     if own.is_empty() {
@@ -111,7 +113,8 @@ fn applied(conn: &Connection, migrations: &[Step]) -> Result<usize> {
     Ok(stored.len())
 }
 
-/// Returns how many migrations the database has recorded, and how many this program knows.
+/// Returns the number of migrations that the database has recorded, and the number of migrations
+/// that this program knows.
 pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
     let mut statement = conn.prepare(TEXTS.applied_migrations)?;
     let applied = statement.query_map([], |_| Ok(()))?;
@@ -120,7 +123,7 @@ pub(crate) fn versions(conn: &Connection) -> Result<(u64, u64)> {
     Ok((applied.len() as u64, STEPS.len() as u64))
 }
 
-/// Returns the tables and indexes that the database lacks.
+/// Returns the names of Ratchet's tables and indexes that the database lacks.
 pub(crate) fn missing_objects(conn: &Connection) -> Result<Vec<String>> {
     missing(conn, STEPS)
 }
@@ -135,7 +138,7 @@ fn missing(conn: &Connection, migrations: &[Step]) -> Result<Vec<String>> {
     Ok(own_objects(&model)?.difference(&own).cloned().collect())
 }
 
-/// Fails if the schema lacks a table or an index that the applied migrations created.
+/// Fails if the schema lacks a table or an index that one of these migrations creates.
 fn check_objects(conn: &Connection, migrations: &[Step]) -> Result<()> {
     let missing = missing(conn, migrations)?;
     if missing.is_empty() {
@@ -150,7 +153,7 @@ fn own_objects(conn: &Connection) -> Result<BTreeSet<String>> {
     Ok(names.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The name of the schema in messages; a file has only one.
+/// Name of the schema in messages. It is fixed, because a file has only one schema.
 const PLACE: &str = "the schema";
 
 fn mismatch((problem, text): Mismatch) -> Failure {

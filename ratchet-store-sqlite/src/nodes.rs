@@ -119,7 +119,7 @@ fn record(work: &Work<'_>, heartbeat: &Heartbeat) -> Inner<HeartbeatReply> {
     ))
 }
 
-/// Returns every readable node, newest first.
+/// Returns every node that can be read, newest first.
 pub(crate) fn all_nodes(conn: Connection<'_>) -> Inner<Vec<NodeRecord>> {
     let mut statement = conn.prepare_cached(&SQL.nodes)?;
     let mut rows = statement.query([])?;

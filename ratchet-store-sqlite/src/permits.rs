@@ -34,8 +34,8 @@ impl PermitStore for SqliteStore {
     }
 }
 
-/// Returns the limits of these resources, given as a JSON array, or of all resources, and how many
-/// of their permits are held.
+/// Returns the limits of these resources, and how many of their permits are in use. `resources` is
+/// a JSON array of names, and `None` means all resources.
 fn read(conn: Connection<'_>, resources: Option<String>) -> Inner<Vec<PermitInfo>> {
     let mut statement = conn.prepare_cached(&SQL.held_permits)?;
     let mut rows = statement.query([resources])?;
@@ -51,8 +51,8 @@ fn read(conn: Connection<'_>, resources: Option<String>) -> Inner<Vec<PermitInfo
     Ok(permits)
 }
 
-/// Returns the free permits of the resources that jobs of these routes need. In a writing
-/// transaction, no other call can take any of them.
+/// Returns the number of free permits of each resource that jobs of these routes need. In a write
+/// transaction, no other call can take one of these permits.
 pub(crate) fn budget<'a>(
     conn: Connection<'_>,
     routes: impl Iterator<Item = &'a Route>,
@@ -68,13 +68,13 @@ pub(crate) fn budget<'a>(
     Ok(Budget::new(permits))
 }
 
-/// Fails if a job needs a permit of a resource that was never set.
+/// Fails if a job needs a permit of a resource whose limit was never set.
 pub(crate) fn require(work: &Work<'_>, jobs: &[NewJob]) -> Inner<()> {
     jobs.iter()
         .try_for_each(|job| require_one(work, &job.spec().route))
 }
 
-/// Fails if the route needs a permit of a resource that was never set.
+/// Fails if the route needs a permit of a resource whose limit was never set.
 pub(crate) fn require_one(work: &Work<'_>, route: &Route) -> Inner<()> {
     let Some(resource) = &route.permit else {
         return Ok(());

@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// The urgency of a request.
+/// The priority of a request in the [`RequestQueue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// For heartbeats and locks, because a long queue of job calls must not make a node look dead.
+    /// Priority of heartbeats and locks. They overtake other calls, so that a long queue does not
+    /// make a node look dead.
     Urgent,
-    /// For all other calls.
+    /// Priority of all other calls.
     Normal,
 }
 
-/// Two queues, of which the urgent one is always served first.
+/// A queue of requests in which urgent requests overtake the others.
 #[derive(Debug)]
 pub(crate) struct RequestQueue<R> {
     state: Mutex<State<R>>,
@@ -50,7 +51,7 @@ impl<R> RequestQueue<R> {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Adds a request, or drops it if the queue is closed.
+    /// Adds a request to the queue. Drops the request if the queue is closed.
     pub(crate) fn push(&self, urgency: Urgency, request: R) {
         let mut state = self.lock();
         if state.closed {
@@ -81,18 +82,19 @@ impl<R> RequestQueue<R> {
         }
     }
 
-    /// Returns the next request, if there is one now.
+    /// Returns the next request without waiting, or `None` if the queue is empty.
     pub(crate) fn poll(&self) -> Option<R> {
         self.lock().take()
     }
 
-    /// Accepts no more requests. Queued requests are still served.
+    /// Closes the queue. It accepts no more requests, and the requests already in it are still
+    /// handled.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ready.notify_all();
     }
 
-    /// Accepts no more requests, and drops the queued ones.
+    /// Closes the queue and drops all requests in it.
     pub(crate) fn abandon(&self) {
         let mut state = self.lock();
         state.closed = true;

@@ -15,7 +15,8 @@ use crate::routes::json_of;
 use crate::row;
 use crate::statements::SQL;
 
-/// Returns the job with each of these ids, or `None` if the job does not exist or is unreadable.
+/// Returns the job for each of these ids. An entry is `None` if the job does not exist or cannot be
+/// read.
 pub(crate) fn get(
     work: &mut Work<'_>,
     ids: &[JobId],
@@ -47,7 +48,7 @@ pub(crate) fn get(
         .collect()
 }
 
-/// Returns the ids of one page of the matching jobs.
+/// Returns the ids of the jobs that match the filter, for one page.
 pub(crate) fn select(
     work: &mut Work<'_>,
     filter: &JobFilter,
@@ -103,7 +104,7 @@ pub(crate) fn select(
     Ok(ids?)
 }
 
-/// Counts the matching jobs of each state.
+/// Counts the jobs that match the filter, for each state.
 pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCounts> {
     let mut counts = StateCounts::new();
     let Some(narrowed) = Narrowed::by(work, filter)? else {
@@ -128,16 +129,16 @@ pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCoun
     Ok(counts)
 }
 
-/// The states and routes of a filter, as arguments of statements.
+/// The states and routes that a filter selects, in the form of statement parameters.
 struct Narrowed {
-    /// A bit for each wanted state.
+    /// Bit mask of the wanted states, see [`mask_of`].
     mask: i64,
-    /// The routes, as a JSON array; `None` for any.
+    /// Ids of the wanted routes, as a JSON array. `None` means all routes.
     routes: Option<String>,
 }
 
 impl Narrowed {
-    /// Converts the filter; returns `None` if nothing can match.
+    /// Converts the filter. Returns `None` if no stored route matches the filter.
     fn by(work: &mut Work<'_>, filter: &JobFilter) -> Result<Option<Self>> {
         let any_route = filter.queue.is_none() && filter.kind.is_none();
         let routes = work
@@ -154,14 +155,14 @@ impl Narrowed {
     }
 }
 
-/// Returns a bit mask of these states: bit n stands for the state with code n.
+/// Returns a bit mask of these states. The bit at position n stands for the state with code n.
 pub(crate) fn mask_of(states: &[JobState]) -> i64 {
     let bit = |mask, state: &JobState| mask | 1 << state.code();
     states.iter().fold(0, bit)
 }
 
-/// Returns the id after which the page begins. For the first page, this is a value before or after
-/// every id, depending on the order.
+/// Returns the id after which the page begins. For the first page, returns a value that sorts
+/// before every id, or after every id if the newest jobs come first.
 pub(crate) fn beginning(page: &PageRequest) -> &[u8] {
     match (&page.after, page.order) {
         (Some(after), _) => after.as_bytes(),
@@ -173,7 +174,8 @@ pub(crate) fn beginning(page: &PageRequest) -> &[u8] {
 /// A value that sorts after every id.
 const PAST_EVERY_ID: [u8; 17] = [0xff; 17];
 
-/// Returns the inputs of the claims that are still held, and `None` for the others.
+/// Returns the input of the job for each token whose claim still runs, and `None` for every other
+/// token.
 pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
     let mut statement = work.conn.prepare_cached(&SQL.load_input)?;
     tokens
@@ -201,7 +203,7 @@ pub(crate) fn load_inputs(work: &Work<'_>, tokens: &[ClaimToken]) -> Result<Vec<
         .collect()
 }
 
-/// Returns the ended claims of a job.
+/// Returns the ended claims of a job that can be read.
 pub(crate) fn history(work: &Work<'_>, job: JobId) -> Result<Vec<Attempt>> {
     let mut statement = work.conn.prepare_cached(&SQL.history)?;
     let mut rows = statement.query([job.as_bytes()])?;

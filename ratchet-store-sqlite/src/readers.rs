@@ -15,10 +15,11 @@ use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
 use crate::writer::{end_of, spawn};
 
-/// The number of reading threads. With two, one long listing does not delay short reads.
+/// Number of threads that read. There are two, so that one long listing does not delay short reads.
 const READERS: usize = 2;
 
-/// The handle of the reading threads. When it is dropped, they finish the queued requests and end.
+/// A handle to the reading threads. When it is dropped, the threads finish the queued requests and
+/// end.
 #[derive(Debug)]
 pub(crate) struct Readers {
     queue: Arc<RequestQueue<Box<dyn Request>>>,
@@ -26,7 +27,8 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Starts the threads. Each reports when it has opened its connection.
+    /// Starts the reading threads. Each returned receiver gets a message when its thread has opened
+    /// a connection, or has failed to.
     pub(crate) fn start(config: &Config) -> Result<(Self, Vec<oneshot::Receiver<Result<()>>>)> {
         let queue = Arc::new(RequestQueue::new());
         let (running, ended) = watch::channel(());
@@ -64,12 +66,12 @@ impl Readers {
         self.queue.push(Urgency::Normal, request);
     }
 
-    /// Makes the threads finish the queued requests and end.
+    /// Tells the threads to finish the queued requests and end.
     pub(crate) fn stop(&self) {
         self.queue.close();
     }
 
-    /// Makes the threads finish the queued requests and end, and waits until they have ended.
+    /// Tells the threads to finish the queued requests and end. Waits until all of them have ended.
     pub(crate) async fn close(&self) {
         self.queue.close();
         end_of(&self.ended).await;

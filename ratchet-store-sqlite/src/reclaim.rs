@@ -17,12 +17,13 @@ use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL};
 
-/// Returns whether a pass would reclaim nothing. Only reads, so it needs no write lock.
+/// Returns whether a pass would reclaim nothing. The function only reads, so it needs no write
+/// lock.
 pub(crate) fn is_idle(work: &Work<'_>, request: &ReclaimRequest) -> Result<bool> {
     Ok(find_lost(work, request, 1)?.is_empty())
 }
 
-/// Reclaims the claims of one pass, in order of id.
+/// Reclaims the lost claims that this pass chooses, in order of job id.
 pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
     find_lost(work, request, request.limit)?
         .into_iter()
@@ -30,7 +31,7 @@ pub(crate) fn reclaim(work: &Work<'_>, request: &ReclaimRequest) -> Result<Vec<R
         .collect()
 }
 
-/// A running job.
+/// A running job with the data that shows whether its claim is lost.
 struct Running {
     id: JobId,
     seq: i64,
@@ -59,7 +60,7 @@ impl Running {
     }
 }
 
-/// A lost claim, and what reclaiming it does to the job.
+/// A lost claim, and the change that reclaiming makes to the job.
 type Lost = (Running, ReclaimEffect);
 
 fn find_lost(work: &Work<'_>, request: &ReclaimRequest, limit: usize) -> Result<Vec<Lost>> {

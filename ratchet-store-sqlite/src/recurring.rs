@@ -93,7 +93,8 @@ impl RecurringStore for SqliteStore {
     }
 }
 
-/// Returns the definition of this name; the inner result is an error if it is unreadable.
+/// Returns the definition with this name, if it is stored. The inner result is an error if the
+/// definition cannot be read.
 fn find(work: &Work<'_>, name: &Name) -> Inner<Option<Inner<RecurringRecord>>> {
     let mut statement = work.conn.prepare_cached(&SQL.find_recurring)?;
     let mut rows = statement.query([name.as_str()])?;
@@ -110,7 +111,7 @@ fn put_one(work: &Work<'_>, put: &PutRecurring) -> Inner<PutOutcome> {
     Ok(outcome)
 }
 
-/// Stores the new state of a definition, unclaimed.
+/// Stores the new state of a definition, and removes its claim.
 fn store(work: &Work<'_>, record: &RecurringRecord) -> Inner<()> {
     work.conn
         .prepare_cached(&SQL.put_recurring)?
@@ -141,8 +142,8 @@ fn list(work: &Work<'_>, after: Option<&Name>, limit: usize) -> Inner<RecurringP
     Ok(RecurringPage::of(rows, limit, |row| row))
 }
 
-/// Returns the names of up to `limit` due, unclaimed definitions, each with the definition if it is
-/// readable.
+/// Returns up to `limit` definitions that are due and that no node has claimed. Each entry contains
+/// the name, and the definition if it can be read.
 fn due(work: &Work<'_>, limit: usize) -> Inner<Vec<(String, Option<RecurringRecord>)>> {
     let mut statement = work.conn.prepare_cached(&SQL.due_recurring)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -168,7 +169,7 @@ fn claim(work: &Work<'_>, request: &RecurringClaimRequest) -> Inner<DueRecurring
     answer(work, definitions, &names)
 }
 
-/// Returns the result of a call that has just claimed the definitions with these names.
+/// Returns the result of the call that has claimed the definitions with these names.
 fn answer(
     work: &Work<'_>,
     definitions: Vec<RecurringRecord>,
@@ -239,7 +240,7 @@ fn name_of(row: &Row<'_>) -> Option<Name> {
     row::name(row, 0, "name").ok().flatten()
 }
 
-/// Reads the definition of a row; if it is unreadable, logs the error and returns `None`.
+/// Reads a definition from a row. If the row cannot be read, logs the error and returns `None`.
 fn readable(row: &Row<'_>) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {
@@ -249,7 +250,7 @@ fn readable(row: &Row<'_>) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// Reads the definition of a row of `find_recurring`.
+/// Reads a definition from a row of the statement `find_recurring`.
 fn record(row: &Row<'_>) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, 0, "name")?.ok_or_else(|| missing("name"))?;

@@ -15,26 +15,27 @@ use crate::links::{self, Come};
 use crate::routes::Routes;
 use crate::statements::Connection;
 
-/// The connection of one thread, and what it keeps between requests.
+/// The connection of one thread, and the data that the thread keeps between requests.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) conn: rusqlite::Connection,
     clock: Clock,
     routes: Routes,
-    /// How many jobs were appended on this connection, including those that were rolled back.
+    /// Number of jobs that requests on this connection have inserted. Jobs whose insert was rolled
+    /// back count too.
     appended: Arc<AtomicI64>,
 }
 
-/// The context of a request.
+/// The context in which a request runs.
 #[derive(Debug)]
 pub(crate) struct Work<'a> {
     pub(crate) conn: Connection<'a>,
     pub(crate) routes: &'a mut Routes,
-    /// The database's time, read when this request began to run.
+    /// Time of the database when this request began to run, in milliseconds since 1970.
     pub(crate) now: i64,
-    /// The events of this request that other jobs may wait for.
+    /// Ended jobs and changed batches of this request, on which other jobs may depend.
     pub(crate) come: RefCell<Come>,
-    /// How many jobs this request has appended.
+    /// Number of jobs that this request has inserted.
     pub(crate) appended: i64,
 }
 
@@ -61,8 +62,8 @@ impl Session {
         }
     }
 
-    /// Runs `step` at the current time, and then applies its events to the jobs that wait for them.
-    /// A panic in `step` becomes a failure.
+    /// Runs `step` at the current time. Then applies the consequences of the jobs that ended in
+    /// `step` and of the batches that changed. A panic in `step` becomes a failure.
     pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
         let now = self.clock.now(&self.conn)?;
         let mut work = Work::new(Connection::new(&self.conn), &mut self.routes, now);
@@ -80,7 +81,7 @@ impl Session {
             .unwrap_or_else(|_| Err(Failure::new(StoreErrorKind::Other, "the call panicked")))
     }
 
-    /// Rolls back the transaction, if there is one.
+    /// Rolls back the open transaction, if any, and clears the cache of routes.
     pub(crate) fn roll_back(&mut self) {
         self.routes.clear();
         if !self.conn.is_autocommit() {
@@ -89,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Ends a transaction that only read.
+    /// Ends a transaction that contains only reads.
     pub(crate) fn end_read(&mut self) {
         if !self.conn.is_autocommit() {
             // Nothing was written, so nothing can be lost if this fails.
@@ -97,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Rolls back the savepoint of one request, and releases it.
+    /// Rolls back the changes of one request to its savepoint, and removes the savepoint.
     pub(crate) fn roll_back_to_savepoint(&mut self) -> Result<()> {
         self.routes.clear();
         Ok(self
@@ -106,32 +107,34 @@ impl Session {
     }
 }
 
-/// A call, independent of the type of its answer.
+/// A call that waits for a thread of the store. The trait hides the type of the call's answer.
 pub(crate) trait Request: Send {
     /// Returns whether the caller no longer waits for the answer.
     fn is_abandoned(&self) -> bool;
 
-    /// Returns until when the request may wait for the write lock.
+    /// Returns the time until which the request may wait for the write lock.
     fn patience(&self) -> Instant;
 
-    /// Answers the caller without writing, if possible. If it returns true, the request is
-    /// complete.
+    /// Tries to answer the caller with a read only. Returns true if the caller has its answer, so
+    /// that the request is complete.
     fn try_reading(&mut self, session: &mut Session) -> bool;
 
-    /// Runs the work of the call, and keeps the answer until the commit.
+    /// Runs the work of the call. Stores the answer in the request until the transaction is
+    /// committed.
     fn run(&mut self, session: &mut Session) -> Result<()>;
 
-    /// Sends the caller the answer of [`run`](Self::run), which is now committed.
+    /// Sends the answer of [`run`](Self::run) to the caller. Called after the transaction was
+    /// committed.
     fn answer(self: Box<Self>);
 
-    /// Sends the caller this failure, whatever the work returned.
+    /// Sends the failure to the caller. Discards the answer of [`run`](Self::run), if there is one.
     fn fail(self: Box<Self>, failure: Failure);
 }
 
 type Reply<T> = oneshot::Sender<Result<T>>;
 type Look<T> = dyn FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send;
 
-/// A [`Request`] made of closures.
+/// A [`Request`] whose work is a closure.
 pub(crate) struct Call<T, F> {
     reply: Option<Reply<T>>,
     patience: Instant,
@@ -157,8 +160,8 @@ where
         (call, answer)
     }
 
-    /// Adds `look`, which only reads and runs first. If `look` returns an answer, the call ends
-    /// with it and writes nothing.
+    /// Adds a closure that only reads and that runs before the work. If `look` returns an answer,
+    /// the caller gets this answer, and the work does not run.
     pub(crate) fn after_look(
         mut self,
         look: impl FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send + 'static,

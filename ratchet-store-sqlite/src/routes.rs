@@ -8,28 +8,29 @@ use rusqlite::{OptionalExtension, params};
 use crate::error::Result;
 use crate::statements::{Connection, SQL};
 
-/// One connection's cache of the routes.
+/// The cache of routes of one connection.
 ///
-/// Stored routes are never changed or deleted, and each has a random stamp. So if the last stored
-/// route has the id and stamp of the last cached one, the cache is valid. It may be outdated:
-/// another process may have added routes, a restore may have replaced the database, or this
-/// connection may have rolled back routes of its own. So each request compares the last route
-/// first.
+/// Stored routes are never changed or deleted, and each has a random stamp. So the cache is up to
+/// date if the last stored route has the id and the stamp of the last cached route.
+///
+/// The cache can become outdated in three ways. Another process may add routes, a restore may
+/// replace the database, or this connection may roll back new routes. So each request compares the
+/// last route before it uses the cache.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     known: BTreeMap<i64, Route>,
     ids: HashMap<Route, i64>,
-    /// The id and the stamp of the last route that was read. If that route is unreadable, it is not
-    /// among the known ones.
+    /// Id and stamp of the last route that was read. If this route could not be decoded, it is not
+    /// in `known`.
     last: Mark,
-    /// Whether this request has already compared the last route.
+    /// Whether the current request has already compared the last route.
     compared: bool,
 }
 
-/// The id of a route and its stamp; an id of 0 means no route.
+/// Id and stamp of a route. The id 0 means that there is no route.
 type Mark = (i64, i64);
 
-/// Returns ids as a JSON array for `json_each`.
+/// Returns the ids as a JSON array, for the SQL function `json_each`.
 pub(crate) fn json_of(ids: impl Iterator<Item = i64>) -> String {
     let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
     format!("[{}]", ids.join(","))
@@ -41,13 +42,14 @@ impl Routes {
         *self = Self::default();
     }
 
-    /// Makes the next use compare the last route.
+    /// Starts a new request. The next use of the cache compares the last route again.
     pub(crate) const fn begin(&mut self) {
         self.compared = false;
     }
 
-    /// Adds the routes that were stored since the last refresh. If the last known route is no
-    /// longer stored, clears the cache and reads all routes.
+    /// Reads the routes that were stored since the last refresh. If the last known route is not
+    /// stored any more, clears the cache and reads all routes. Does nothing if the current request
+    /// has already done this.
     fn refresh(&mut self, conn: Connection<'_>) -> Result<()> {
         if self.compared {
             return Ok(());
@@ -64,8 +66,8 @@ impl Routes {
         Ok(())
     }
 
-    /// Reads the routes from the last known one on. Returns whether the last known one is still
-    /// stored.
+    /// Reads the last known route and all routes after it. Returns false if the last known route is
+    /// not stored any more.
     fn load(&mut self, conn: Connection<'_>) -> Result<bool> {
         let mut goes_on = self.last == Mark::default();
         let mut statement = conn.prepare_cached(&SQL.load_routes)?;
@@ -96,7 +98,7 @@ impl Routes {
         Ok(goes_on)
     }
 
-    /// Returns the id of a route; stores the route if it is new.
+    /// Returns the id of a route. Stores the route first if it is new.
     pub(crate) fn id_of(&mut self, conn: Connection<'_>, route: &Route) -> Result<i64> {
         self.refresh(conn)?;
         if let Some(id) = self.ids.get(route) {
@@ -117,13 +119,13 @@ impl Routes {
         Ok(id)
     }
 
-    /// Returns the route with this id; `None` if it is not stored or is unreadable.
+    /// Returns the route with this id. Returns `None` if the route is not stored or cannot be read.
     pub(crate) fn get(&mut self, conn: Connection<'_>, id: i64) -> Result<Option<&Route>> {
         self.refresh(conn)?;
         Ok(self.known.get(&id))
     }
 
-    /// Returns the known routes that match, with their ids.
+    /// Returns the stored routes for which `matches` returns true, with their ids.
     pub(crate) fn matching(
         &mut self,
         conn: Connection<'_>,

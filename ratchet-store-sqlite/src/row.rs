@@ -17,7 +17,7 @@ use rusqlite::types::ValueRef;
 
 use crate::error::Result;
 
-/// Reads a text column; `None` if it is NULL.
+/// Reads a text column. Returns `None` if the column is NULL.
 pub(crate) fn text<'a>(
     row: &'a Row<'_>,
     column: usize,
@@ -32,8 +32,8 @@ pub(crate) fn text<'a>(
     }
 }
 
-/// Reads a JSON value of a job. If it is not even text, returns one that no handler can decode, so
-/// that the job fails like every job with an invalid payload.
+/// Reads a JSON value of a job. If the column does not contain valid text, returns a text that is
+/// not valid JSON. The job then fails as a job with an invalid payload does.
 pub(crate) fn json(row: &Row<'_>, column: usize) -> Option<Json> {
     match text(row, column, "document") {
         Ok(text) => text.map(Json::from_stored),
@@ -41,7 +41,7 @@ pub(crate) fn json(row: &Row<'_>, column: usize) -> Option<Json> {
     }
 }
 
-/// Reads a text that is only shown to people. Replaces bytes that are not UTF-8.
+/// Reads a text that is only displayed. Replaces bytes that are not valid UTF-8.
 fn message(row: &Row<'_>, column: usize) -> Option<String> {
     match row.get_ref(column) {
         Ok(ValueRef::Text(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),
@@ -59,12 +59,12 @@ pub(crate) fn name(
         .transpose()
 }
 
-/// Reads a list of names.
+/// Reads the list of names that a column contains as one text.
 fn names(row: &Row<'_>, column: usize, field: &'static str) -> Result<Vec<Name>, InvalidInput> {
     Name::split(field, text(row, column, field)?.unwrap_or_default())
 }
 
-/// Reads an integer column as a narrower type.
+/// Reads an integer column as type `T`. Fails if the value does not fit into `T`.
 pub(crate) fn number<T: TryFrom<i64>>(
     row: &Row<'_>,
     column: usize,
@@ -115,22 +115,23 @@ pub(crate) fn node_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<N
     Ok(bytes.map(NodeId::from_bytes))
 }
 
-/// Reads the flags of a job. Ignores unknown bits.
+/// Reads the flags of a job. Ignores the sign bit and all bits above it.
 pub(crate) fn flags(row: &Row<'_>, column: usize) -> rusqlite::Result<JobFlags> {
     let bits: i64 = row.get(column)?;
     let bits = i16::try_from(bits & i64::from(i16::MAX)).unwrap_or_default();
     Ok(JobFlags::from_bits(bits))
 }
 
-/// Reads an unsigned number, which the database stores as a signed one.
+/// Reads an unsigned number. The database stores it as a signed number with the same bits.
 pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
 }
 
-/// Reads the job of a row of `get_job` on this route.
+/// Reads a job from a row of the statement `get_job`. `route` is the job's route.
 ///
-/// It returns as much of a damaged job as is readable, since operators must be able to inspect it.
-/// Unreadable values get their defaults, and the last error names them unless it has another text.
+/// A partly damaged job is returned too, because operators must be able to inspect it. An
+/// unreadable value gets its default. The job's last error names the unreadable value, unless the
+/// job already has a last error. The function fails only if an essential column is unreadable.
 pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     let data: Option<i64> = row.get(13)?;
     let mut salvage = Salvage::default();
@@ -187,7 +188,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     Ok(job)
 }
 
-/// Reads the batch of a row of `get_batch` or `list_batches`.
+/// Reads a batch from a row of the statement `get_batch` or `list_batches`.
 pub(crate) fn batch_record(row: &Row<'_>) -> Result<BatchRecord> {
     let id = BatchId::from_bytes(row.get(0)?);
     let mut batch = BatchRecord::new(id, from_millis(row.get(6)?));
@@ -204,7 +205,7 @@ fn unreadable_payload() -> Json {
     Json::from_stored("missing")
 }
 
-/// Reads the attempt of a row of `history`.
+/// Reads an ended claim from a row of the statement `history`.
 pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     let mut attempt = Attempt::new(
         seq(row, 0)?,
@@ -220,7 +221,7 @@ pub(crate) fn attempt(row: &Row<'_>) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// Reads the node of a row of `nodes` or `find_node`.
+/// Reads a node from a row of the statement `nodes` or `find_node`.
 pub(crate) fn node_record(row: &Row<'_>) -> Result<NodeRecord> {
     let node = NodeId::from_bytes(row.get(0)?);
     let label = name(row, 1, "label")?.ok_or_else(|| InvalidInput::new("label", "is missing"))?;

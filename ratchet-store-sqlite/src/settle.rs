@@ -13,7 +13,7 @@ use crate::request::Work;
 use crate::row;
 use crate::statements::SQL;
 
-/// Settles the claims of one call.
+/// Applies the settlements of one call, in order. Returns one answer for each.
 pub(crate) fn settle(work: &Work<'_>, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
     let mut read = work.conn.prepare_cached(&SQL.read_claim)?;
     let mut update = work.conn.prepare_cached(&SQL.settle_job)?;
@@ -82,7 +82,7 @@ fn settle_one(
     Ok(Fenced::Applied)
 }
 
-/// A claim that ends.
+/// A claim that is about to end, with the data of its job.
 pub(crate) struct Ended {
     pub(crate) id: JobId,
     pub(crate) seq: i64,
@@ -90,13 +90,13 @@ pub(crate) struct Ended {
     pub(crate) claimed_at: i64,
     pub(crate) data: i64,
     pub(crate) flags: JobFlags,
-    /// Whether the job ends with the claim.
+    /// Whether the job ends together with the claim.
     pub(crate) terminal: bool,
 }
 
-/// Writes what the end of every claim requires. Adds the claim to the history, unless it succeeded:
-/// a successful claim is recorded in the job's own row. If the job ends, releases its unique key
-/// and its place in a lane.
+/// Makes the changes that every end of a claim needs. Adds the claim to the history, unless it
+/// succeeded. The row of the job already records a successful claim. If the job ends, also calls
+/// [`give_up`].
 pub(crate) fn end_claim(
     work: &Work<'_>,
     ended: &Ended,
@@ -124,8 +124,9 @@ pub(crate) fn end_claim(
     Ok(())
 }
 
-/// Releases what a job that ends holds: its unique key and its place in its lane. Closes its
-/// signal, and records the end if other jobs may wait for it.
+/// Makes the changes that every end of a job needs. Releases the job's unique key and its position
+/// in a lane, and closes its signal. If other jobs or a batch may depend on the end, records the
+/// end for later.
 pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<()> {
     if flags.has_any(JobFlags::UNIQUE_KEY) {
         work.conn
@@ -146,7 +147,7 @@ pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) ->
     Ok(())
 }
 
-/// Stores reports on running claims.
+/// Stores reports of running claims. Returns one answer for each.
 pub(crate) fn report(work: &Work<'_>, reports: &[Report]) -> Result<Vec<Reported>> {
     let mut read = work.conn.prepare_cached(&SQL.read_claim)?;
     let mut update = work.conn.prepare_cached(&SQL.report_life)?;
@@ -185,7 +186,7 @@ fn keep_report(work: &Work<'_>, job: JobId, kind: &ReportKind) -> Result<()> {
     Ok(())
 }
 
-/// The columns of a job's row that describe its claim.
+/// The columns in a job's row that describe its last claim.
 struct Held {
     running: bool,
     seq: i64,
@@ -202,7 +203,8 @@ impl Held {
         self.running && self.token(token.job) == Some(token)
     }
 
-    /// Returns the token of the current or last claim in this row, which is the row of `job`.
+    /// Returns the token of the current claim, or of the last claim if none runs. The row must be
+    /// that of `job`.
     fn token(&self, job: JobId) -> Option<ClaimToken> {
         let seq = u64::try_from(self.seq).ok()?;
         let node = self.node.map(NodeId::from_bytes);
@@ -211,8 +213,9 @@ impl Held {
     }
 }
 
-/// Returns the token of the claim that was settled last, which has the same number as `token`. A
-/// successful claim is not in the history: its token is still in the job's row.
+/// Returns the token of the claim that was settled last. This claim must have the same number as
+/// `token`. The history does not contain a successful claim, so the token of such a claim is read
+/// from the job's row.
 fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work
         .conn

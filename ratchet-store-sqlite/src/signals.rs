@@ -83,8 +83,8 @@ fn deliver_to(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<Delivered> {
     }
 }
 
-/// Delivers a signal to a job that waits for it, and makes the job claimable unless it has open
-/// links.
+/// Delivers a signal to a job that waits for it. If the job has no open links, makes the job
+/// claimable.
 fn take(work: &Work<'_>, job: JobId, payload: &Json) -> Inner<()> {
     work.conn
         .prepare_cached(&SQL.take_signal)?

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use rusqlite::CachedStatement;
 
-/// A connection on which the store runs its statements.
+/// A connection that runs the store's statements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connection<'a>(&'a rusqlite::Connection);
 
@@ -14,12 +14,13 @@ impl<'a> Connection<'a> {
         Self(conn)
     }
 
-    /// Returns the driver's connection, for statements that are not on the store's tables.
+    /// Returns the driver's connection, for statements that do not use the store's tables.
     pub(crate) const fn driver(self) -> &'a rusqlite::Connection {
         self.0
     }
 
-    /// Prepares a statement, or takes it from the connection's cache.
+    /// Prepares a statement. Uses the prepared statement in the connection's cache, if there is
+    /// one.
     pub(crate) fn prepare_cached(self, sql: &Statement) -> rusqlite::Result<CachedStatement<'a>> {
         #[cfg(feature = "mutants")]
         ratchet_mutant::note_use(&sql.0);
@@ -27,12 +28,13 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// A statement, ready to be prepared.
+/// The text of a statement, as it is sent to SQLite.
 #[derive(Debug)]
 pub(crate) struct Statement(String);
 
 impl Statement {
-    /// Creates a statement from its text without the comments, because every call hashes the text.
+    /// Creates a statement from its text in the SQL file. Removes the comments, because the driver
+    /// hashes the text at every call.
     fn new(name: &str, text: &str) -> Self {
         #[cfg(feature = "mutants")]
         let text = ratchet_mutant::text(name, text);
@@ -42,7 +44,7 @@ impl Statement {
     }
 }
 
-/// All statements, ready to be prepared.
+/// The texts of all statements, as they are sent to SQLite.
 pub(crate) static SQL: LazyLock<Named<Statement>> = LazyLock::new(|| TEXTS.map(Statement::new));
 
 ratchet_sql::statements! {

@@ -30,17 +30,18 @@ use crate::routes::Routes;
 use crate::statements::Connection;
 use crate::writer::Writer;
 
-/// Ratchet's tables in a SQLite file.
+/// A store that keeps its data in tables of a SQLite file.
 ///
-/// Clones share one writing thread and two reading ones. All stores on one file form a cluster, in
-/// one process or in several processes on the **same host**. Files on network filesystems are not
-/// supported, because the locks there do not work as SQLite needs them.
+/// Clones share one thread for writes and two threads for reads. All stores that use the same file
+/// form one cluster. They may run in several processes, and all must run on the **same host**.
+/// Files on network file systems are not supported, because SQLite's locks do not work reliably
+/// there.
 ///
 /// The store switches the file to write-ahead logging. The names of all its tables begin with
-/// `ratchet_`; an application may keep its own tables in the same file.
+/// `ratchet_`. An application may keep its own tables in the same file.
 ///
 /// When the last clone is dropped, the threads finish the queued calls and end.
-/// [`close`](Store::close) also waits for them.
+/// [`close`](Store::close) also ends the threads, and waits until they have ended.
 ///
 /// Calls need a Tokio runtime with timers enabled.
 ///
@@ -62,16 +63,20 @@ struct Inside {
     readers: Option<Readers>,
     writer: Writer,
     config: Config,
-    /// The full path of the file, as SQLite reports it.
+    /// Full path of the file, as SQLite reports it. Empty for a database in memory.
     path: String,
 }
 
 impl SqliteStore {
-    /// Opens the database of a URL: `sqlite://jobs.db` (relative), `sqlite:///var/lib/jobs.db`
-    /// (absolute) or `sqlite::memory:` (private to the store, and lost with it). The path is
-    /// percent-decoded. The only setting in a URL is `synchronous`, as in `?synchronous=normal`.
-    /// Settings of SQLite and sqlx that match what the store does anyway, such as `mode=rwc`, are
-    /// accepted; others are refused with an error that says what to do.
+    /// Opens the database at this URL.
+    ///
+    /// The URL is `sqlite://jobs.db` for a relative path and `sqlite:///var/lib/jobs.db` for an
+    /// absolute path. Paths are percent-decoded. The URL `sqlite::memory:` opens a database in
+    /// memory, which is private to the store and lost with it.
+    ///
+    /// The only setting in a URL is `synchronous`, as in `?synchronous=normal`. Settings of SQLite
+    /// and sqlx are accepted if the store behaves that way anyway, such as `mode=rwc`. Other
+    /// settings are rejected with an error that says what to do.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet_core::Result<()> {
@@ -87,42 +92,45 @@ impl SqliteStore {
     /// ```
     ///
     /// # Errors
-    /// As for [`Builder::connect`]. Another scheme is `Misconfigured`, too.
+    /// The same as for [`Builder::connect`]. A URL with another scheme is `Misconfigured` too.
     pub async fn connect(url: &str) -> Result<Checked<Self>> {
         require_scheme(url)?;
         Self::builder(url).connect().await
     }
 
-    /// Returns a builder for the database of a URL or a plain path.
+    /// Returns a builder that opens the database at this URL or path.
     pub fn builder(target: impl AsRef<OsStr>) -> Builder {
         Builder::new(target.as_ref())
     }
 
-    /// Returns the steps that create the tables, in order, to read or run by hand. Run
-    /// [`Migration::sql`] of each in one transaction, and connect with [`Builder::migrate`] off.
+    /// Returns all migrations that create the tables, in order.
+    ///
+    /// The scripts of these migrations can be read, or run by hand. If you run them by hand, run
+    /// each [`Migration::sql`] in its own transaction, and connect with [`Builder::migrate`] set to
+    /// `false`.
     #[must_use]
     pub fn migrations() -> Vec<Migration> {
         migrate::scripts(migrate::STEPS)
     }
 
-    /// Stores jobs inside the caller's transaction, on the caller's own connection to the same
-    /// file. The jobs exist once the transaction commits; if it rolls back, none of them are
-    /// stored. After an error, the changes of this call are undone, and the transaction can
+    /// Stores jobs inside a transaction of the application, on the application's own connection to
+    /// the same file. The jobs exist once the transaction commits. If the transaction rolls back,
+    /// no jobs are stored. If the call fails, its changes are undone, and the transaction can
     /// continue.
     ///
     /// The transaction should be `IMMEDIATE`, on a connection with a busy timeout. A deferred
-    /// transaction fails at its first write, without waiting, if another connection has written
-    /// since its first read.
+    /// transaction may fail at its first write. This happens without waiting if another connection
+    /// has written since the transaction's first read.
     ///
-    /// The clauses of [`JobStore::enqueue`] hold. Nodes are woken soon after the commit, as for
-    /// jobs of another process.
+    /// The clauses of [`JobStore::enqueue`] hold. Soon after the commit, the nodes are woken up, as
+    /// for jobs of another process.
     ///
-    /// The jobs are as durable as the caller's commit: the `synchronous` setting of the caller's
-    /// connection applies, not the store's.
+    /// The durability of the jobs depends on the `synchronous` setting of the application's
+    /// connection. The setting of the store does not apply.
     ///
     /// # Errors
-    /// `Invalid` for bad input, `Misconfigured` if the connection belongs to another database, or a
-    /// failure of the database.
+    /// `Invalid` if the input is invalid, `Misconfigured` if the connection belongs to another
+    /// database, or a failure of the database.
     pub fn enqueue_in_blocking(
         &self,
         tx: &Transaction<'_>,
@@ -131,7 +139,8 @@ impl SqliteStore {
         self.enqueue_through(tx, jobs)
     }
 
-    /// Stores jobs on the caller's connection, which is in a transaction.
+    /// Stores jobs on a connection of the application, inside a transaction that the application
+    /// has begun.
     pub(crate) fn enqueue_through(
         &self,
         tx: &rusqlite::Connection,
@@ -167,8 +176,8 @@ impl SqliteStore {
         }
     }
 
-    /// Finishes the queued calls, writes the log back into the file, and ends the threads. They
-    /// also end if the future is dropped.
+    /// Finishes the queued calls, copies the write-ahead log into the database file, and ends the
+    /// threads. If the future is dropped, the threads end too.
     async fn end_threads(&self) {
         let _in_any_case = Stopped(&self.0);
         self.0.coordinator.close().await;
@@ -206,7 +215,7 @@ impl SqliteStore {
         })))
     }
 
-    /// Runs `work` in a transaction of the writing thread.
+    /// Runs `work` in a transaction of the thread for writes.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -218,8 +227,8 @@ impl SqliteStore {
         self.answer(operation, answer).await
     }
 
-    /// Runs `work` in a transaction of the writing thread, unless `look`, which only reads, already
-    /// returns an answer.
+    /// Runs `look` and then `work` on the thread for writes. `look` only reads. If `look` returns
+    /// an answer, `work` does not run. Otherwise `work` runs in a transaction.
     pub(crate) async fn write_unless<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -232,7 +241,7 @@ impl SqliteStore {
         self.answer(operation, answer).await
     }
 
-    /// Runs `work`, which only reads, on a reading thread.
+    /// Runs `work` on a thread for reads. `work` must not write.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -262,7 +271,7 @@ impl SqliteStore {
     }
 }
 
-/// Waits for the answer of a thread, and fails with `Timeout` after the deadline.
+/// Waits for the answer of a thread. Fails with `Timeout` after the deadline.
 async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     let late = |_| {
         let text = format!("no answer within {:?}", config.deadline);
@@ -272,13 +281,14 @@ async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<
     answer.await.map_err(late)?
 }
 
-/// Waits for the answer of a thread, and fails if the thread has ended.
+/// Waits for the answer of a thread. Fails with `Unavailable` if the thread has ended.
 async fn answered<T>(answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     let closed = |_| Failure::new(StoreErrorKind::Unavailable, "the store is closed");
     answer.await.map_err(closed)?
 }
 
-/// Makes the threads end when it is dropped, even if the caller that waits for them is cancelled.
+/// A guard that ends the threads when it is dropped. So the threads end even if the caller of
+/// `close` is cancelled.
 struct Stopped<'a>(&'a Inside);
 
 impl Drop for Stopped<'_> {
@@ -335,8 +345,8 @@ impl Store for SqliteStore {
         self
     }
 
-    /// Never retries: a call that fails with `Contention` has already waited for other processes
-    /// that write.
+    /// Returns a policy without retries. A call that fails with `Contention` has already waited for
+    /// the other processes that write.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(self.0.config.deadline).retries(0)
     }

@@ -117,7 +117,7 @@ impl WorkflowStore for SqliteStore {
     }
 }
 
-/// Deletes old ended batches.
+/// Deletes batches that ended more than `older_than` ago, and returns how many it deleted.
 fn purge(work: &Work<'_>, request: &BatchPurge) -> Inner<Guarded<u64>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);
@@ -130,8 +130,8 @@ fn purge(work: &Work<'_>, request: &BatchPurge) -> Inner<Guarded<u64>> {
     Ok(Guarded::Done(gone as u64))
 }
 
-/// Returns the answer of a purge that would change nothing; `None` if there are batches to delete.
-/// Only reads, so it needs no write lock.
+/// Returns the answer of a purge if the purge would change nothing. Returns `None` if there are
+/// batches to delete. The function only reads, so it needs no write lock.
 fn nothing_to_purge(work: &Work<'_>, request: &BatchPurge) -> Inner<Option<Guarded<u64>>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Some(Guarded::Stale));

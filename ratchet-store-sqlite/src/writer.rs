@@ -19,15 +19,15 @@ use crate::migrate;
 use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
 
-/// The maximum number of requests in one transaction.
+/// Maximum number of requests in one transaction.
 const GROUP_REQUESTS: usize = 256;
-/// How long a transaction accepts further requests. Each request of a transaction waits for its
-/// last one.
+/// Time during which a transaction accepts further requests. It is short, because the first request
+/// gets its answer only after the last request has run.
 const GROUP_TIME: Duration = Duration::from_millis(4);
 
 type Queue = RequestQueue<Box<dyn Request>>;
 
-/// The handle of the writing thread. When it is dropped, the thread finishes the queued requests
+/// A handle to the thread for writes. When it is dropped, the thread finishes the queued requests
 /// and ends.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -42,8 +42,8 @@ impl std::fmt::Debug for dyn Request {
 }
 
 impl Writer {
-    /// Starts the thread, which opens the database, applies missing migrations, and reports the
-    /// full path of the file.
+    /// Starts the thread, which opens the database and applies missing migrations. The receiver
+    /// gets the full path of the file, or the failure.
     pub(crate) fn start(
         config: Config,
         appended: Arc<AtomicI64>,
@@ -74,12 +74,12 @@ impl Writer {
         self.queue.push(urgency, request);
     }
 
-    /// Makes the thread finish the queued requests and end.
+    /// Tells the thread to finish the queued requests and end.
     pub(crate) fn stop(&self) {
         self.queue.close();
     }
 
-    /// Makes the thread finish the queued requests and end, and waits until it has ended.
+    /// Tells the thread to finish the queued requests and end. Waits until it has ended.
     pub(crate) async fn close(&self) {
         self.queue.close();
         end_of(&self.ended).await;
@@ -92,7 +92,7 @@ impl Drop for Writer {
     }
 }
 
-/// Waits until the thread that holds the other end of this channel has ended.
+/// Waits until a thread has ended. The thread must hold the sender of this channel until its end.
 pub(crate) async fn end_of(thread: &watch::Receiver<()>) {
     let mut thread = thread.clone();
     while thread.changed().await.is_ok() {}
@@ -109,7 +109,8 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
         })
 }
 
-/// Drops the queued requests when the thread ends in any way, so that their callers get an error.
+/// A guard that drops all queued requests when the thread ends, even by a panic. The callers of
+/// these requests then get an error.
 struct CloseOnExit<'a>(&'a Queue);
 
 impl Drop for CloseOnExit<'_> {
@@ -146,7 +147,8 @@ fn serve(mut session: Session, queue: &Queue) {
     }
 }
 
-/// Serves `first` and other queued requests, in at most one transaction.
+/// Handles `first` and other queued requests in one transaction. Uses no transaction if reads are
+/// enough to answer the requests.
 fn serve_group(session: &mut Session, first: Box<dyn Request>, queue: &Queue) {
     let Some(first) = begin(session, first, queue) else {
         return;
@@ -169,8 +171,8 @@ fn serve_group(session: &mut Session, first: Box<dyn Request>, queue: &Queue) {
     }
 }
 
-/// Begins a transaction for the first request that needs one, runs the request, and returns it.
-/// Returns `None` if the queue becomes empty without such a request.
+/// Begins a transaction for the first request that needs one. Runs this request and returns it.
+/// Returns `None` if the queue becomes empty before any request needs a transaction.
 fn begin(
     session: &mut Session,
     first: Box<dyn Request>,
@@ -194,13 +196,14 @@ fn begin(
     None
 }
 
-/// The outcome of a request that joined a transaction.
+/// The outcome of a request that was added to a transaction.
 enum Joined {
-    /// The request is part of the transaction.
+    /// The request ran and is part of the transaction.
     Done(Box<dyn Request>),
-    /// The request failed or was abandoned, and changed nothing.
+    /// The request failed or was abandoned. Its changes are undone, and the transaction can
+    /// continue.
     Alone,
-    /// The request failed, and the whole transaction with it.
+    /// The request failed, and the transaction cannot continue.
     Broken(Failure),
 }
 

@@ -17,31 +17,34 @@ impl AppTransaction<SqlServerStore> for Transaction {
 
 impl TransactionStore for SqlServerStore {
     /// Stores jobs inside a transaction that this store or a clone of it has
-    /// [begun](SqlServerStore::begin). The jobs exist once the transaction commits; if it rolls
-    /// back, no trace of them remains.
+    /// [begun](SqlServerStore::begin). The jobs exist once the transaction commits. If the
+    /// transaction rolls back, no jobs are stored.
     ///
-    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold, except
-    /// that a lost race for a key is an error of kind `Contention` here. So is a deadlock. In both
-    /// cases the server rolls back the whole transaction, and the caller must begin it again.
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold, with one
+    /// exception. If a concurrent transaction takes a key of these jobs first, the call fails with
+    /// `Contention`. A deadlock fails with `Contention` too. In both cases the server rolls back
+    /// the whole transaction, and the caller must begin it again.
     ///
-    /// The lanes of jobs stay locked until the transaction ends. Other enqueues into these lanes
-    /// wait for the transaction, and so do settlements of the lanes' heads. The stored jobs and
-    /// batches that new jobs wait for stay locked too, as do the batches that new jobs join. So
-    /// keep the transaction far shorter than the store's deadline and the jobs' stall timeouts. If
-    /// transactions enqueue more than once, they must use lanes in the same order, or two of them
-    /// may deadlock. A body that enqueues jobs that wait for its own job must not report anything
-    /// before the transaction commits, because the report would wait for the transaction.
+    /// The lanes of the new jobs stay locked until the transaction ends. Meanwhile, other enqueues
+    /// into these lanes and settlements of the lanes' heads wait. The parents of the new jobs and
+    /// the batches that new jobs join stay locked too. So keep the transaction far shorter than the
+    /// store's deadline and the jobs' stall timeouts. Transactions that enqueue more than once must
+    /// use the lanes in the same order. Otherwise two of them may deadlock.
     ///
-    /// The store first resets the session settings that it depends on and that an earlier statement
-    /// of the application may have changed, such as `ROWCOUNT` and the isolation level. The commit
-    /// sends no wakeup: nodes find the jobs at their next poll.
+    /// A body may enqueue children of its own job in such a transaction. It must then not report
+    /// anything before the transaction commits, because the report would wait for the transaction.
+    ///
+    /// The store depends on some settings of the session, such as `ROWCOUNT` and the isolation
+    /// level. It first resets them, because an earlier statement of the application may have
+    /// changed them. The commit sends no wakeup, so nodes find the jobs at their next poll.
     ///
     /// # Errors
-    /// - `Invalid` for bad input and for a transaction of another store; the transaction can
-    ///   continue.
-    /// - `Contention`, `Timeout` after the deadline (after twice the deadline if the server does
-    ///   not answer), `Unavailable` if the store is closed or an earlier call failed, or another
-    ///   failure of the database; the transaction can only be rolled back.
+    /// - `Invalid` if the input is invalid, or if the transaction belongs to another store. The
+    ///   transaction can continue.
+    /// - `Contention`, `Timeout`, `Unavailable` or another failure of the database. The transaction
+    ///   can then only be rolled back. `Timeout` occurs after the deadline, or after twice the
+    ///   deadline if the server does not answer. `Unavailable` also occurs if the store is closed
+    ///   or an earlier call failed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the transaction has failed and can only be rolled back.

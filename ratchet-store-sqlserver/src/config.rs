@@ -14,10 +14,10 @@ use crate::store::SqlServerStore;
 use crate::target::{self, Trust};
 use crate::words::Words;
 
-/// The URL schemes of this backend.
+/// URL schemes that this backend accepts.
 pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
 
-/// The encryption of the connection to the server.
+/// Encryption of the connections to the server.
 ///
 /// ```
 /// use ratchet_store_sqlserver::{Encryption, SqlServerStore};
@@ -29,17 +29,18 @@ pub const SCHEMES: [&str; 2] = ["sqlserver", "mssql"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Encryption {
-    /// Encrypts everything from the first byte on (TDS 8.0). Needs SQL Server 2022 or later.
+    /// Encrypts the connection from the first byte on (TDS 8.0). Needs SQL Server 2022 or later.
     Strict,
-    /// Encrypts the whole connection; fails if the server cannot. The default.
+    /// Encrypts the connection. Connecting fails if the server does not support encryption. This is
+    /// the default.
     Required,
-    /// Encrypts only the login.
+    /// Encrypts only the login, and nothing after it.
     Login,
     /// Encrypts nothing, not even the password. For tests.
     Off,
 }
 
-/// Settings of a [`SqlServerStore`], made by [`SqlServerStore::builder`].
+/// Settings of a [`SqlServerStore`]. Created by [`SqlServerStore::builder`].
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -71,57 +72,60 @@ impl Builder {
         }
     }
 
-    /// Sets the encryption, overriding the URL; [`Encryption::Required`] by default.
+    /// Sets the encryption. Overrides the setting in the URL. The default is
+    /// [`Encryption::Required`].
     pub fn encryption(mut self, encryption: Encryption) -> Self {
         self.encryption = Some(encryption);
         self
     }
 
-    /// Accepts any certificate of the server, overriding the URL. A host that impersonates the
-    /// server can then read everything, including the password. Use it only for your own server on
-    /// the same host.
+    /// Makes the store accept any certificate of the server. Overrides the setting in the URL. A
+    /// host that impersonates the server can then read all data, including the password. Use this
+    /// only for your own server on the same host.
     pub fn trust_any_certificate(mut self) -> Self {
         self.trust = Some(Trust::Any);
         self
     }
 
-    /// Also accepts certificates signed by this authority, given as the path of a `.pem`, `.crt` or
-    /// `.der` file, in addition to the authorities that the platform trusts.
+    /// Makes the store also accept certificates that this authority has signed. `path` names the
+    /// authority's certificate, a `.pem`, `.crt` or `.der` file. The authorities that the platform
+    /// trusts are still accepted.
     pub fn trust_authority(mut self, path: impl Into<String>) -> Self {
         self.trust = Some(Trust::Authority(path.into()));
         self
     }
 
-    /// Sets whether to accept a database whose `READ_COMMITTED_SNAPSHOT` is off; `false` by
-    /// default, so that connecting to such a database fails. Do not set it for a database where
-    /// that option is on.
+    /// Sets whether the store accepts a database whose option `READ_COMMITTED_SNAPSHOT` is off. The
+    /// default is `false`, so connecting to such a database fails. Leave the setting at `false` for
+    /// a database where the option is on.
     ///
-    /// The results stay correct in such a database, but readers of a row wait for its writers, and
-    /// writers for readers. Claims, heartbeats, sweeps and purges skip the jobs that another
-    /// transaction is writing; a node may learn of a cancellation one heartbeat later. All other
-    /// calls wait, and there are more deadlocks, after which the store retries:
+    /// Results are correct in such a database too. However, readers of a row wait for its writers,
+    /// and writers wait for its readers. Claims, heartbeats, purges and the search for dead nodes
+    /// skip jobs that another transaction is writing. So a node may learn of a cancellation one
+    /// heartbeat later. All other calls wait. Deadlocks are more frequent, and the store retries
+    /// after each of them. These are the effects on other calls:
     ///
     /// - Reads of jobs, counts and listings wait for enqueues, settlements and transactions of the
     ///   application.
     /// - A transaction of the application that enqueues a child of a stored job locks that job. A
-    ///   call that settles this job together with others then fails as a whole, with `Timeout`
-    ///   after the deadline, although the others are already settled. The engine repeats the call,
-    ///   and learns that they are settled once the transaction has ended.
-    /// - Claims of jobs that need permits wait for settlements in progress of jobs that hold the
-    ///   same permits.
-    /// - Heartbeats wait for other writes to the table of nodes, which are short.
+    ///   call that settles this job together with other jobs then fails with `Timeout` after the
+    ///   deadline, although the other jobs are already settled. The engine repeats the call. Once
+    ///   the transaction has ended, the repeated call reports all jobs as settled.
+    /// - Claims of jobs that need permits of a resource wait for running settlements of jobs that
+    ///   hold such permits.
+    /// - Heartbeats wait for other writes to the table of nodes. Such writes are short.
     pub fn locking_reads(mut self, allowed: bool) -> Self {
         self.locking_reads = allowed;
         self
     }
 
-    /// Opens a driver connection to the same database, for statements that cannot run in a
-    /// [`Transaction`](crate::Transaction), such as `ALTER DATABASE`. The connection belongs to no
-    /// store, but its session has the settings of a store's session.
+    /// Opens a connection of the driver to the same database. Use it for statements that cannot run
+    /// in a [`Transaction`](crate::Transaction), such as `ALTER DATABASE`. The connection does not
+    /// belong to a store, and its session has the same settings as a session of the store.
     ///
     /// # Errors
-    /// `Misconfigured` and `Unavailable` as for [`connect`](Self::connect). The tables are not
-    /// checked.
+    /// `Misconfigured` and `Unavailable`, in the same cases as for [`connect`](Self::connect). The
+    /// tables are not checked.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connection.
@@ -175,25 +179,27 @@ impl Builder {
 
 ratchet_sql::builder! {
     SqlServerStore;
-    /// Sets the maximum number of connections in the pool, in addition to the one for heartbeats
-    /// and locks; 10 by default.
+    /// Sets the maximum number of connections in the pool. The default is 10. The connection for
+    /// heartbeats and locks is not included.
     max_connections;
-    /// Sets how long a call waits for a connection; 5 s by default.
+    /// Sets how long a call waits for a connection of the pool. The default is 5 s.
     acquire_timeout;
-    /// Sets how long a call may take in total before it fails with `Timeout`; 10 s by default,
-    /// which is as long as the engine waits for a store. It is also the longest time that the
-    /// server waits for a lock (`LOCK_TIMEOUT`), so that a statement that no caller waits for any
-    /// more does not continue for long.
+    /// Sets how long a call may take in total before it fails with `Timeout`. The default is 10 s,
+    /// which is as long as the engine waits for a store.
+    ///
+    /// The deadline is also the longest time that the server waits for a lock (`LOCK_TIMEOUT`). So
+    /// the server soon ends a waiting statement, even if no caller waits for the statement any
+    /// more.
     deadline;
-    /// Sets the connections' name in `sys.dm_exec_sessions`; `ratchet` unless set here or in the
-    /// URL.
+    /// Sets the name of the connections that `sys.dm_exec_sessions` shows. It overrides the name in
+    /// the URL, and the default is `ratchet`.
     application_name;
-    /// Sets how long a connection is used before it is replaced; 30 min by default.
+    /// Sets the age at which a connection is replaced. The default is 30 min.
     max_lifetime;
 }
 
 impl fmt::Debug for Builder {
-    /// Omits the URL, which may include a password.
+    /// Formats the builder without the URL, because the URL may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("settings", &self.settings)
@@ -203,21 +209,21 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// The settings of a store, after they were checked.
+/// The settings of a store, after the builder has checked them.
 pub(crate) struct Config {
     pub(crate) driver: tiberius::Config,
-    /// The host, if only the login or nothing is encrypted.
+    /// The server's host, if the connections are not encrypted or only the login is.
     pub(crate) plaintext_host: Option<String>,
-    /// Whether to try all addresses of the host at once.
+    /// Whether to try all addresses of the host at the same time.
     pub(crate) in_parallel: bool,
     pub(crate) settings: Settings,
-    /// The SQL expression of the clock.
+    /// SQL expression that returns the current time.
     pub(crate) clock: String,
     pub(crate) locking_reads: bool,
 }
 
 impl Config {
-    /// Returns the values of the placeholders in statements, for this server.
+    /// Returns the values that replace the placeholders in statements, for this server.
     pub(crate) fn words(&self, server: &Server) -> Words {
         let settings = &self.settings;
         Words::new(&settings.schema, &self.clock, settings.deadline, server)
@@ -225,7 +231,7 @@ impl Config {
     }
 }
 
-/// Returns whether a name fits into a field of the login message.
+/// Returns whether a name is short enough for the login message.
 pub(crate) fn fits_login(name: &str) -> bool {
     const LONGEST: usize = 128;
     name.encode_utf16().count() <= LONGEST
@@ -269,7 +275,7 @@ mod tests {
         assert!(problem(builder().clock_table("")).contains("clock_table"));
     }
 
-    /// The driver panics if both are set.
+    /// The driver panics if both a trusted authority and trust in any certificate are set.
     #[test]
     fn the_builder_wins_over_what_the_target_trusts() {
         for target in [

@@ -19,22 +19,23 @@ use crate::config;
 use crate::error::{Classified, classify};
 use crate::session::Session;
 
-/// A connection of the driver over TCP.
+/// A connection of the driver over TCP. [`Builder::connect_driver`](crate::Builder::connect_driver)
+/// returns one.
 pub type DriverConnection = tiberius::Client<Compat<TcpStream>>;
 
 pub(crate) type Client = DriverConnection;
 
-/// Opens connections with these settings.
+/// Opens connections to the server.
 #[derive(Clone)]
 pub(crate) struct Connector {
     config: Config,
-    /// Whether to try all addresses of the host at once.
+    /// Whether to try all addresses of the host at the same time.
     in_parallel: bool,
     session: Arc<Session>,
     patience: Duration,
 }
 
-/// The maximum number of redirects by the server that a connection follows.
+/// Maximum number of times that the server may redirect a new connection to another address.
 const REDIRECTIONS: usize = 3;
 
 impl Connector {
@@ -47,7 +48,8 @@ impl Connector {
         }
     }
 
-    /// Opens a connection; fails if that takes longer than `patience`.
+    /// Opens a connection and applies the session settings. Fails with `Unavailable` after
+    /// `patience`.
     pub(crate) async fn connect(&self) -> Result<Client> {
         // Boxed, because the futures of a handshake are large.
         let connecting = Box::pin(async {
@@ -65,12 +67,12 @@ impl Connector {
         }
     }
 
-    /// Returns the settings of the sessions.
+    /// Returns the settings that each new session gets.
     pub(crate) fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session)
     }
 
-    /// Connects to an address, `host:port`.
+    /// Opens a TCP connection to an address of the form `host:port`.
     async fn reach(&self, address: String) -> io::Result<TcpStream> {
         if !self.in_parallel {
             return TcpStream::connect(address).await;
@@ -104,13 +106,15 @@ impl Connector {
     }
 }
 
-/// Runs work of the driver without its log. The driver logs every error of the server with the
-/// values in it, even errors that the store expects: a duplicate key, or a locked row.
+/// Runs a future with the driver's log turned off. The driver would log every error of the server
+/// with its values. This includes errors that the store expects, such as a duplicate key or a
+/// locked row.
 pub(crate) async fn quietly<T>(work: impl Future<Output = T>) -> T {
     work.with_subscriber(Dispatch::none()).await
 }
 
-/// Runs all tries at once. Returns the first success, or the last failure if none succeeds.
+/// Runs all tries at the same time. Returns the first success, or the last failure if no try
+/// succeeds.
 async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     poll_fn(|context| {
@@ -136,8 +140,8 @@ async fn first_ok<T>(mut tries: Vec<Try<T>>) -> io::Result<T> {
 
 type Try<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
 
-/// Classifies an error that occurred before the login was complete. At that stage, a protocol error
-/// usually concerns the negotiation of encryption, and invalid data means that the server does not
+/// Converts an error that occurred before the login was complete. At that stage, a protocol error
+/// usually concerns the negotiation of encryption. Invalid data means that the server does not
 /// encrypt as requested.
 fn refused(error: tiberius::error::Error) -> Failure {
     use tiberius::error::Error;

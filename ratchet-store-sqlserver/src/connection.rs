@@ -20,49 +20,52 @@ use crate::query::Query;
 use crate::row::{self, Row};
 use crate::session::{self, CHARACTER, Session, lock_timeout};
 
-/// Begins a transaction in which each statement sees everything committed before that statement,
-/// whatever isolation level an application has set before.
+/// Begins a transaction with the isolation level `READ COMMITTED`, even if an application has set
+/// another level. Each statement in the transaction then sees all changes that were committed
+/// before that statement.
 pub(crate) const BEGIN: &str = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN TRANSACTION";
 pub(crate) const COMMIT: &str = "COMMIT TRANSACTION";
-/// Commits, unless statements of the application have ended the transaction or begun another.
-/// Returns how many transactions are open afterwards: a session in which the application has
-/// disabled execution (`SET NOEXEC ON`) reports no error, but returns no number either.
+/// Commits a transaction in which an application has run statements. Fails if these statements have
+/// ended the transaction or begun another one. Returns the number of transactions that are open
+/// afterwards. If the application has turned off execution (`SET NOEXEC ON`), the server reports no
+/// error and returns no number.
 pub(crate) const COMMIT_OWN: &str = "IF @@TRANCOUNT <> 1 THROW 50002, \
      N'statements of the application have ended the transaction, or begun another inside', 1; \
      COMMIT TRANSACTION; SELECT @@TRANCOUNT";
-/// Rolls back, unless an error has already done so.
+/// Rolls back the transaction, if an error has not already done so.
 pub(crate) const ROLL_BACK: &str = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION";
 
-/// A leased connection. If the lease is dropped during a statement or transaction, or if the
-/// connection was lost, the connection is closed instead of being used again: after a dropped call,
-/// the driver does not know how much of the answer it has read.
+/// A leased connection. Dropping the lease makes the connection available again. The connection is
+/// closed instead if it was lost, or if a statement or transaction was not complete. After an
+/// incomplete call, the driver does not know which part of the answer it has read.
 pub(crate) struct Lease {
     held: Held,
-    /// Whether a statement is running, or failed in a way that leaves the connection's state
-    /// unknown.
+    /// Whether the state of the connection is unknown, because a statement is still running or was
+    /// not completed.
     broken: bool,
-    /// Whether and how the connection was lost.
+    /// Whether the connection was lost, and how.
     loss: Loss,
     /// Whether a transaction is open.
     in_transaction: bool,
     made: Made,
     generation: Generation,
     session: Arc<Session>,
-    /// Whether the session's lock timeout may still be shorter than normal.
+    /// Whether the lock timeout of the session may still be shorter than the normal one.
     impatient: bool,
 }
 
 enum Held {
-    /// `None` once dropped.
+    /// A connection of the pool. `None` once the lease was dropped.
     Pooled(Option<Object<Maker>>),
     Liveness(OwnedMutexGuard<Option<Kept>>),
 }
 
-/// A connection, and when it was opened.
+/// A connection, with its age and the state of its session.
 pub(crate) struct Kept {
     client: Box<Client>,
     made: Made,
-    /// The state of the connection's session before an application used it.
+    /// State of the session before an application used the connection. `None` if no application has
+    /// used it.
     character: Option<String>,
 }
 
@@ -76,7 +79,7 @@ impl Connector {
     }
 }
 
-/// Opens the connections of the pool.
+/// Opens connections for the pool.
 pub(crate) struct Maker {
     connector: Connector,
     generation: Generation,
@@ -91,8 +94,9 @@ impl managed::Manager for Maker {
         self.connector.open(made).await
     }
 
-    /// Checks only the age and the generation of a connection. The first call on a lost connection
-    /// fails, and the store repeats it; a ping would cost every call one more round trip.
+    /// Decides whether a connection of the pool can be used again. Checks only the age and the
+    /// generation of the connection. A ping would cost each call one more round trip. Without a
+    /// ping, a call may get a lost connection. The call then fails, and the store repeats it.
     async fn recycle(&self, kept: &mut Kept, _: &Metrics) -> RecycleResult<Failure> {
         if kept.made.is_good(self.generation.made_now()) {
             Ok(())
@@ -104,7 +108,7 @@ impl managed::Manager for Maker {
     }
 }
 
-/// The connections for jobs.
+/// The pool of connections for jobs.
 pub(crate) struct Pool {
     pool: managed::Pool<Maker>,
     generation: Generation,
@@ -112,7 +116,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Opens the pool, and the connection for heartbeats and locks.
+    /// Creates the pool, and the object for the connection for heartbeats and locks. Opens no
+    /// connection yet.
     pub(crate) fn open(config: &Config) -> Result<(Self, Liveness)> {
         let session = Session::new(config.settings.deadline);
         let connector = Connector::new(config, session);
@@ -147,7 +152,8 @@ impl Pool {
         Ok((pool, liveness))
     }
 
-    /// Leases a connection, waiting at most the acquire timeout.
+    /// Leases a connection from the pool. Fails with `Timeout` if none is free within the acquire
+    /// timeout.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let object = match self.pool.get().await {
             Ok(object) => object,
@@ -176,7 +182,7 @@ impl Pool {
         self.pool.is_closed()
     }
 
-    /// Returns the number of open connections.
+    /// Returns the number of open connections in the pool.
     pub(crate) fn open_connections(&self) -> u32 {
         u32::try_from(self.pool.status().size).unwrap_or(u32::MAX)
     }
@@ -185,12 +191,14 @@ impl Pool {
         self.max_connections
     }
 
-    /// Closes the idle connections, because they may be lost too.
+    /// Closes the idle connections. Called after a connection was lost, because the idle
+    /// connections may be lost too.
     pub(crate) fn drop_idle(&self) {
         self.pool.retain(|_, _| false);
     }
 
-    /// Closes the idle connections, and the others when they are returned.
+    /// Closes the pool. Idle connections are closed at once, and leased connections when they are
+    /// returned.
     pub(crate) fn close(&self) {
         self.pool.close();
     }
@@ -210,18 +218,20 @@ impl Lease {
         }
     }
 
-    /// Runs statements without parameters, as a separate batch.
+    /// Runs one or more statements without parameters, in a batch of their own.
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<Vec<Row>> {
         let client = self.begin_call()?;
         let done = quietly(async { client.simple_query(sql).await?.into_results().await }).await;
         self.after(done.map(row::all))
     }
 
-    /// Runs statements of an application. Returns how many rows the last statement changed.
+    /// Runs statements of an application. Returns the number of rows that the last statement
+    /// changed.
     ///
-    /// With parameters, the statements run inside a procedure of the server, at whose end the
-    /// server undoes changes of the session's settings. Without parameters, they are a separate
-    /// batch, whose row counts the driver does not return.
+    /// With parameters, the driver runs the statements inside a stored procedure. At the end of the
+    /// procedure, the server undoes changes of the session's settings. Without parameters, the
+    /// statements run in a batch of their own. The driver returns no row counts for such a batch,
+    /// so the count is read with a second query.
     pub(crate) async fn execute_text(
         &mut self,
         sql: &str,
@@ -245,8 +255,8 @@ impl Lease {
         self.after(done)
     }
 
-    /// Runs statements as [`execute_text`](Self::execute_text) does, and returns the rows of the
-    /// first result.
+    /// Runs statements of an application in the same way as [`execute_text`](Self::execute_text).
+    /// Returns the rows of the first result.
     pub(crate) async fn query_text(
         &mut self,
         sql: &str,
@@ -265,7 +275,8 @@ impl Lease {
         self.after(done)
     }
 
-    /// Records the state of the session before an application uses it for the first time.
+    /// Records the state of the session, if it is not recorded yet. Called before an application
+    /// uses the connection.
     pub(crate) async fn remember(&mut self) -> Result<()> {
         if self.kept().is_some_and(|kept| kept.character.is_some()) {
             return Ok(());
@@ -277,11 +288,12 @@ impl Lease {
         Ok(())
     }
 
-    /// Resets the session to what the statements need, after an application has used it.
+    /// Resets the session after an application has used it, so that the store's statements work
+    /// again.
     ///
     /// # Errors
-    /// If the session still differs, such as in its user, database or language. The caller must
-    /// then close the connection.
+    /// Fails if the state of the session differs from the recorded state, for example in user,
+    /// database or language. The caller must then close the connection.
     pub(crate) async fn restore(&mut self) -> Result<()> {
         let session = Arc::clone(&self.session);
         let setup = format!("{}\n{CHARACTER}", session.setup);
@@ -294,15 +306,15 @@ impl Lease {
         Err(Failure::new(StoreErrorKind::Other, text))
     }
 
-    /// Resets the session's settings, which an application may have changed, and then runs a
-    /// statement in the same batch.
+    /// Resets the settings of the session, because an application may have changed them. Then runs
+    /// `sql` in the same batch.
     pub(crate) async fn batch_anew(&mut self, sql: &str) -> Result<()> {
         let anew = format!("{}\n{sql}", self.session.setup);
         self.batch(&anew).await.map(drop)
     }
 
-    /// Commits a transaction in which an application has run statements, unless these have ended it
-    /// or begun another inside it.
+    /// Commits a transaction in which an application has run statements. Fails if these statements
+    /// have ended the transaction or begun another one.
     pub(crate) async fn commit_own(&mut self) -> Result<()> {
         let rows = self.batch(COMMIT_OWN).await?;
         match rows.first().map(|row| row.try_get::<i32>(0)) {
@@ -317,7 +329,8 @@ impl Lease {
         }
     }
 
-    /// Ends the transaction with the statement `end`, and resets the lock timeout.
+    /// Ends the transaction with the statement `end`. Also resets the lock timeout, if it was
+    /// shortened.
     async fn end_with(&mut self, end: &str) -> Result<()> {
         let end = if self.impatient {
             format!("{end}; SET LOCK_TIMEOUT {}", self.session.lock_timeout)
@@ -330,12 +343,12 @@ impl Lease {
         Ok(())
     }
 
-    /// Makes the connection be closed when the lease is dropped.
+    /// Marks the connection as unusable, so that dropping the lease closes it.
     pub(crate) const fn discard(&mut self) {
         self.broken = true;
     }
 
-    /// Returns whether the connection can no longer be used.
+    /// Returns whether the connection cannot be used any more.
     pub(crate) const fn is_broken(&self) -> bool {
         self.broken
     }
@@ -379,7 +392,7 @@ impl Run<SqlServer> for Lease {
         self.after(rows)
     }
 
-    /// Returns the number of rows that were changed by the last part of the statement that changes
+    /// Runs a statement. Returns the number of rows changed by the last of its parts that changes
     /// rows.
     async fn execute(&mut self, query: Query) -> Result<u64> {
         let done = query.execute(self.begin_call()?).await;
@@ -388,8 +401,8 @@ impl Run<SqlServer> for Lease {
 }
 
 impl ratchet_sql::Lease<SqlServer> for Lease {
-    /// Returns the count that the statement selects, because the driver returns one count for each
-    /// part of it.
+    /// Runs a statement that selects the number of changed rows, and returns this number. Such a
+    /// statement has several parts, and the driver would return one count for each part.
     async fn changed(&mut self, query: Query) -> Result<u64> {
         let rows = self.rows(query).await?;
         let row = rows.first().ok_or_else(Failure::unreadable)?;
@@ -513,8 +526,8 @@ impl Drop for Lease {
     }
 }
 
-/// The connection reserved for heartbeats and locks. It is opened when first needed, and again
-/// after it was lost.
+/// The connection that is reserved for heartbeats and locks. It is opened when it is first needed,
+/// and opened again after a loss.
 pub(crate) struct Liveness {
     connector: Connector,
     generation: Generation,
@@ -523,7 +536,7 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// Leases the connection, once no other call uses it.
+    /// Waits until no other call uses the connection, and then leases it.
     pub(crate) async fn lease(&self) -> Result<Lease> {
         let mut slot = Arc::clone(&self.slot).lock_owned().await;
         if self.closed.load(Ordering::SeqCst) {
@@ -547,12 +560,12 @@ impl Liveness {
         ))
     }
 
-    /// Closes the connection. The next use opens a new one.
+    /// Closes the connection. The next lease opens a new one.
     pub(crate) async fn renew(&self) {
         *self.slot.lock().await = None;
     }
 
-    /// Closes the connection for good.
+    /// Closes the connection. Later leases fail.
     pub(crate) async fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         *self.slot.lock().await = None;

@@ -66,7 +66,8 @@ impl SqlServerStore {
     }
 }
 
-/// Reads a row of `database_settings`. Returns a finding if readers wait for writers.
+/// Reads a row of the statement `database_settings`. Returns a finding if readers wait for writers
+/// in this database.
 fn reads(row: &Row) -> Inner<Vec<Finding>> {
     let database: String = row.try_get(0)?;
     if row.try_get::<i32>(1)? != 0 {
@@ -81,8 +82,8 @@ fn reads(row: &Row) -> Inner<Vec<Finding>> {
     Ok(vec![finding.detail(database).remedy(remedy)])
 }
 
-/// Reads a row of `held_by_sessions`. Returns a finding for a session that has kept row versions
-/// for long.
+/// Reads a row of the statement `held_by_sessions`. Returns a finding if a session has needed old
+/// row versions for a long time.
 fn held(row: &Row) -> Inner<Vec<Finding>> {
     let (session, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
     let mut holder = Holder::new(

@@ -10,7 +10,7 @@ use crate::row::Row;
 use crate::statements::Own;
 use crate::words::{DATABASE_CLOCK, quoted};
 
-/// The dialect of SQL Server.
+/// The SQL dialect of SQL Server.
 #[derive(Debug)]
 pub(crate) struct SqlServer;
 
@@ -18,12 +18,13 @@ impl Dialect for SqlServer {
     const BACKEND: &'static str = "sqlserver";
     const PARAMETER: &'static str = "@P";
     const CLOCK: &'static str = DATABASE_CLOCK;
-    /// `false`, because Babelfish gives indexes other names than those in the statements that
-    /// create them.
+    /// `false`, because Babelfish changes the names of indexes. So the store cannot compare the
+    /// server's indexes with the names in the migrations.
     const LISTS_INDEXES: bool = false;
     const NAMES_BY_BYTES: bool = false;
-    /// Keeps one statement below 5,000 locks on a table and its indexes. From that number on the
-    /// server would lock the whole table, unless that is disabled for the table.
+    /// Maximum number of jobs that one statement deletes. It keeps the statement below 5,000 locks
+    /// on a table and its indexes. From that number on, the server would lock the whole table,
+    /// unless lock escalation is disabled for the table.
     const DELETES_AT_ONCE: usize = 1_000;
     const ROUTES_MISSING: &'static str = "the routes of the jobs are missing in the database: the \
         connections of the store lead to different servers";

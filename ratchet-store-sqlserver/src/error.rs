@@ -4,9 +4,9 @@ use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_sql::{Failure, Loss, Result};
 use tiberius::error::TokenError;
 
-/// Classifies the errors of the driver.
+/// Converts the driver's errors in a result to failures of the store.
 pub(crate) trait Classified<T> {
-    /// Converts the error to a [`Failure`].
+    /// Converts the error, if any, to a [`Failure`].
     fn classified(self) -> Result<T>;
 }
 
@@ -16,7 +16,7 @@ impl<T> Classified<T> for tiberius::Result<T> {
     }
 }
 
-/// Classifies an error of the driver.
+/// Converts an error of the driver to a failure of the store.
 pub(crate) fn classify(error: &tiberius::error::Error) -> Failure {
     use tiberius::error::Error;
     match error {
@@ -49,8 +49,8 @@ fn of_server(error: &TokenError) -> Failure {
     failure
 }
 
-/// Returns the text to show for an error of the server. Messages may quote stored values, so this
-/// shows only messages of codes that are known to name nothing but the server's own objects.
+/// Returns the text to show for an error of the server. A message may quote stored values. So the
+/// message is shown only for codes whose messages name nothing except the server's own objects.
 fn told(code: u32, message: &str) -> String {
     let meaning = Meaning::of(code, message);
     let message = match code {
@@ -64,7 +64,7 @@ fn told(code: u32, message: &str) -> String {
     format!("{message} (error {code})")
 }
 
-/// Errors of this severity class and above end the connection.
+/// Lowest severity class of an error after which the server closes the connection.
 const FATAL: u8 = 20;
 
 fn loss_of(code: u32, class: u8) -> Loss {
@@ -81,28 +81,29 @@ fn loss_of(code: u32, class: u8) -> Loss {
     }
 }
 
-/// The meaning of an error of the server.
+/// What an error of the server means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// The call lost a race with a concurrent one; the caller may retry it.
+    /// The call conflicts with a concurrent call. The caller may retry it.
     Raced,
-    /// A key or an id exists already. The next try finds it before it writes.
+    /// A key or an id already exists. A retry reads the existing key or id before it writes.
     Taken,
-    /// A lock was not available in time.
+    /// A lock was not available within the lock timeout.
     Held,
-    /// A privilege is missing.
+    /// The user lacks a privilege.
     Forbidden,
     Other(StoreErrorKind),
 }
 
-/// The error that the store's statements throw if an application lock is not available in time.
+/// Number of the error that the store's own statements throw if an application lock is not
+/// available in time.
 pub(crate) const GATE: u32 = 50_001;
 
-/// The error that the store's statements throw if an application's statement has ended the
-/// transaction or begun another.
+/// Number of the error that the store's own statements throw if a statement of the application has
+/// ended the transaction or begun another one.
 pub(crate) const NOT_ONE: u32 = 50_002;
 
-/// The code with which Babelfish reports errors that have no SQL Server code.
+/// Error code that Babelfish uses for all errors that have no code in SQL Server.
 const UNNUMBERED: u32 = 33_557_097;
 
 impl Meaning {
@@ -168,7 +169,7 @@ impl Meaning {
         }
     }
 
-    /// Classifies an error without a code by its message.
+    /// Determines the meaning of an error without its own code from the error's message.
     fn unnumbered(message: &str) -> Self {
         use StoreErrorKind::{Other, SchemaMismatch, Unavailable};
         let says = |text: &str| message.contains(text);
@@ -192,7 +193,7 @@ impl Meaning {
         }
     }
 
-    /// Returns the kind of error for the caller.
+    /// Returns the kind of the error that the caller gets.
     fn kind(self) -> StoreErrorKind {
         match self {
             Self::Raced | Self::Taken => StoreErrorKind::Contention,

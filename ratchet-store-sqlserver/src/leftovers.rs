@@ -1,7 +1,8 @@
 //! Detects SQL texts of an application that may change the session in a way that the store cannot
 //! detect afterwards.
 
-/// The words that begin a statement. A text that begins with another word calls a procedure.
+/// Words with which a statement can begin. A text that begins with any other word calls a
+/// procedure.
 const STATEMENTS: [&str; 22] = [
     "ALTER",
     "BEGIN",
@@ -27,8 +28,8 @@ const STATEMENTS: [&str; 22] = [
     "WITH",
 ];
 
-/// The words of calls, and of settings that the store cannot reset because the server does not list
-/// them.
+/// Words that show that a text may change the session permanently. They call a procedure, or change
+/// a setting whose value the server does not report, so that the store cannot check it.
 const LINGERING: [&str; 9] = [
     "EXEC",
     "EXECUTE",
@@ -41,8 +42,8 @@ const LINGERING: [&str; 9] = [
     "STATISTICS",
 ];
 
-/// Returns whether the text may call a procedure, create a temporary table or change a setting that
-/// cannot be reset. A false positive only costs a new connection.
+/// Returns whether the text may call a procedure, create a temporary table, or change a setting
+/// that the store cannot reset. A wrong `true` only costs a new connection.
 pub(crate) fn may_linger(sql: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '#' | '@' | '$');
     let mut words = sql.split(|c| !is_part(c)).filter(|word| !word.is_empty());

@@ -51,6 +51,6 @@ pub use ratchet_sql::Migration;
 pub use store::SqlServerStore;
 pub use transaction::Transaction;
 
-/// The driver, in the version used by this store.
+/// The SQL Server driver, in the version that this store uses.
 #[doc(no_inline)]
 pub use tiberius;

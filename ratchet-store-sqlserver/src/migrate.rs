@@ -10,14 +10,15 @@ use crate::session::{self, INDEXABLE};
 use crate::statements::{CREATE_MIGRATIONS, Statements, statements};
 use crate::words::{DATABASE_CLOCK, Words, application_lock, literal, quoted};
 
-/// All migrations, in order. Append only: an applied one must never change.
+/// All migrations, in order. New migrations are appended at the end. A migration that was released
+/// must never change.
 pub(crate) const STEPS: &[Step] = &[Step {
     version: 1,
     name: "init",
     sql: include_str!("../migrations/0001_init.sql"),
 }];
 
-/// Returns the script of a step, to run in one transaction.
+/// Returns the script of a migration, which must run in one transaction.
 fn script(step: &Step, schema: &str) -> String {
     let fill = |text: &str| {
         text.replace("{schema_in_text}", &quoted(schema).replace('\'', "''"))
@@ -34,7 +35,7 @@ fn script(step: &Step, schema: &str) -> String {
     step.script(&first, fill, &fill("{schema}.migrations"), DATABASE_CLOCK)
 }
 
-/// Returns the scripts of the steps, for display.
+/// Returns the scripts of these migrations, for display.
 pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     // The script includes the session settings that the indexes need, because a DBA's tools may use
     // other settings.
@@ -42,8 +43,8 @@ pub(crate) fn scripts(schema: &str, steps: &[Step]) -> Vec<Migration> {
     steps.iter().map(printed).collect()
 }
 
-/// Checks the schema and applies missing migrations. Programs that start at the same time wait for
-/// each other, and each then looks again for missing migrations.
+/// Checks the schema and applies missing migrations. If several programs start at the same time,
+/// they wait for each other. Each of them then reads again which migrations are missing.
 pub(crate) async fn open(
     liveness: &Liveness,
     sql: &Statements,
@@ -82,7 +83,7 @@ pub(crate) async fn open(
     }
 }
 
-/// Returns the missing migrations. Changes nothing.
+/// Returns the migrations that are not applied yet. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let (_pool, liveness) = Pool::open(config)?;
     let mut lease = liveness.lease().await?;
@@ -94,8 +95,9 @@ pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     Ok(scripts(schema.schema.name, schema.schema.steps).split_off(applied))
 }
 
-/// Returns the batch that acquires the application lock of this name for the session. The batch
-/// selects a negative number if the lock is not available in time.
+/// Returns the batch that acquires an application lock for the session. `name` is the name of the
+/// lock as a quoted text. The batch waits for at most `patience` milliseconds, and selects a
+/// negative number if it does not get the lock.
 pub(crate) fn take_lock(name: &str, patience: i64) -> String {
     format!(
         "DECLARE @got int; EXEC @got = sp_getapplock @Resource = {name}, \
@@ -109,7 +111,7 @@ pub(crate) fn release_lock(name: &str) -> String {
 
 struct Schema<'a> {
     schema: ratchet_sql::Schema<'a, SqlServer>,
-    /// The store's user in the database.
+    /// Name of the store's user in the database.
     user: &'a str,
 }
 
@@ -123,7 +125,8 @@ impl<'a> Schema<'a> {
         Self { schema, user }
     }
 
-    /// Adds to a failure what a DBA must run, if privileges to create the tables are missing.
+    /// If the user lacks the privileges to create the tables, adds to the failure what a DBA must
+    /// run. Returns other failures unchanged.
     async fn advise(&self, lease: &mut Lease, failure: Failure) -> Failure {
         if !failure.forbidden {
             return failure;
@@ -146,8 +149,8 @@ impl<'a> Schema<'a> {
         ))
     }
 
-    /// Returns an error if the tables exist but the user has no privilege on them. Such a user does
-    /// not even see that they exist.
+    /// Fails if the tables exist and the user has no privileges on them. For such a user, the
+    /// server hides the tables as if they did not exist.
     async fn check_rights(&self, lease: &mut Lease) -> Result<()> {
         match lease.rows(self.schema.sql.applied_migrations.query()).await {
             Err(failure) if failure.forbidden => {
@@ -175,7 +178,8 @@ impl<'a> Schema<'a> {
         Ok(())
     }
 
-    /// Returns how many of the migrations are applied.
+    /// Returns the number of applied migrations. If the number is 0, fails if the user has no
+    /// privileges on existing tables.
     async fn applied(&self, lease: &mut Lease) -> Result<usize> {
         let applied = self.schema.applied(lease).await?;
         if applied == 0 {

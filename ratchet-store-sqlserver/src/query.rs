@@ -18,10 +18,10 @@ use crate::connect::{Client, quietly};
 use crate::row::{self, Row};
 use crate::words::ESCAPES;
 
-/// A statement with its arguments, `@P1` first.
+/// A statement and its arguments. The first argument is the parameter `@P1`.
 pub(crate) struct Query {
     sql: Arc<str>,
-    /// How many parameters the statement has.
+    /// Number of parameters of the statement.
     parameters: usize,
     arguments: Vec<ColumnData<'static>>,
 }
@@ -40,8 +40,8 @@ impl Query {
         self
     }
 
-    /// Binds the arguments. Debug builds check their number, because the server silently ignores a
-    /// surplus argument.
+    /// Binds the arguments to the statement. Debug builds check the number of arguments, because
+    /// the server silently ignores surplus ones.
     fn prepared(&self) -> tiberius::Query<'_> {
         debug_assert_eq!(self.arguments.len(), self.parameters, "{}", self.sql);
         let mut query = tiberius::Query::new(&*self.sql);
@@ -51,7 +51,7 @@ impl Query {
         query
     }
 
-    /// Runs the statement, and returns all its rows.
+    /// Runs the statement and returns all its rows.
     pub(crate) async fn rows(self, client: &mut Client) -> tiberius::Result<Vec<Row>> {
         quietly(async {
             let stream = self.prepared().query(client).await?;
@@ -60,8 +60,8 @@ impl Query {
         .await
     }
 
-    /// Runs the statement. Returns the number of rows that were changed by the last part of it that
-    /// changes rows.
+    /// Runs the statement. Returns the number of rows changed by the last of its parts that changes
+    /// rows.
     pub(crate) async fn execute(self, client: &mut Client) -> tiberius::Result<u64> {
         let done = quietly(self.prepared().execute(client)).await?;
         Ok(done.rows_affected().last().copied().unwrap_or_default())
@@ -90,7 +90,7 @@ impl ratchet_sql::Query for Query {
             .with(string(json(list)))
     }
 
-    /// Binds the states as a bit mask.
+    /// Binds the states as one parameter, a bit mask.
     fn states(self, states: &[JobState]) -> Self {
         let bits = states
             .iter()
@@ -122,7 +122,8 @@ fn string(text: String) -> ColumnData<'static> {
     ColumnData::String(Some(Cow::Owned(text)))
 }
 
-/// Returns a list as JSON, `["…", …]`, which `OPENJSON(@P1)` turns into rows with a `value`.
+/// Returns a list as JSON, `["…", …]`. In a statement, `OPENJSON(@P1)` converts it to rows with a
+/// column `value`.
 fn json(list: List<'_>) -> String {
     let mut text = String::from("[");
     each_list!(list, values => for (place, cell) in values.iter().enumerate() {
@@ -135,9 +136,9 @@ fn json(list: List<'_>) -> String {
     text
 }
 
-/// A value in a list.
+/// A value that can be an element of a list parameter.
 trait Cell {
-    /// Writes the value as JSON.
+    /// Appends the value to `out`, as JSON.
     fn write(&self, out: &mut String);
 }
 
@@ -160,9 +161,9 @@ impl Cell for Uuid {
     }
 }
 
-/// Replaces the characters that JSON would escape, except for rare control characters, with escapes
-/// of its own. Statements undo these (`{text x}`, words.rs), because Babelfish does not undo the
-/// escapes of JSON.
+/// Replaces the characters that JSON would escape with the escapes in [`ESCAPES`]. Statements undo
+/// these escapes with the placeholder `{text x}`, see `words.rs`. This is needed because Babelfish
+/// does not undo the escapes of JSON. Rare control characters are not replaced.
 impl Cell for &str {
     fn write(&self, out: &mut String) {
         let mut text = String::with_capacity(self.len() + 2);
@@ -192,9 +193,9 @@ impl<T: Cell> Cell for Option<T> {
     }
 }
 
-/// Returns a list of rows as JSON, `[{"job":"…","seq":1}, …]`, for `OPENJSON(@P1) WITH (job
-/// char(32), seq bigint)`. Each column has a name and one value per row; missing values become
-/// NULL.
+/// Returns rows as JSON, `[{"job":"…","seq":1}, …]`. In a statement,
+/// `OPENJSON(@P1) WITH (job char(32), seq bigint)` converts it to rows again. Each column has a
+/// name and one value for each row. Missing values become NULL.
 fn table(columns: &[(&'static str, &dyn Column)]) -> String {
     let columns = columns.iter().map(|(name, column)| (*name, column.list()));
     let columns: Vec<(&str, List<'_>)> = columns.collect();

@@ -5,18 +5,18 @@ use ratchet_sql::{Failure, Result};
 use tiberius::ColumnData;
 use uuid::Uuid;
 
-/// A row, whose values are read by position.
+/// A row of a query's result. Its values are read by position.
 #[derive(Debug)]
 pub(crate) struct Row(tiberius::Row);
 
-/// Returns the rows of all results of a batch, one after the other. A statement returns one result
-/// with rows; the results before that one are empty.
+/// Returns the rows of all results of a batch, one result after the other. Only the last result of
+/// a statement has rows, because a statement returns rows at most once.
 pub(crate) fn all(results: Vec<Vec<tiberius::Row>>) -> Vec<Row> {
     results.into_iter().flatten().map(Row).collect()
 }
 
 impl Row {
-    /// Reads a column; `read` returns `None` for a value of another type.
+    /// Reads a column. `read` converts the value, and returns `None` if the value has another type.
     fn read<'r, T>(
         &'r self,
         column: usize,
@@ -56,8 +56,8 @@ impl ratchet_sql::Row for Row {
     }
 }
 
-/// Reads an integer of any width, because the server gives an expression the narrowest type that
-/// fits.
+/// Reads an integer of any width. All widths must be accepted, because the server gives an
+/// expression the narrowest type that fits.
 fn integer(data: &ColumnData<'static>) -> Option<Option<i64>> {
     Some(match data {
         ColumnData::U8(value) => value.map(i64::from),
@@ -75,7 +75,8 @@ fn number<T: TryFrom<i64>>(data: &ColumnData<'static>) -> Option<Option<T>> {
     }
 }
 
-/// Reads a truth value. A condition has no type in SQL Server, so statements return it as a number.
+/// Reads a truth value. Statements return truth values as numbers, because conditions have no type
+/// in SQL Server.
 fn truth(data: &ColumnData<'static>) -> Option<Option<bool>> {
     match data {
         ColumnData::Bit(value) => Some(*value),

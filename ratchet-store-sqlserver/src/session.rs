@@ -9,27 +9,28 @@ use crate::connection::Lease;
 use crate::row::Row;
 use crate::words::quoted;
 
-/// The settings of sessions.
+/// The settings of database sessions.
 pub(crate) struct Session {
-    /// The batch that applies the settings at the beginning of a session.
+    /// Batch of statements that applies the settings to a new session.
     pub(crate) setup: String,
-    /// How long statements wait for a lock, in milliseconds.
+    /// Maximum time that a statement waits for a lock, in milliseconds.
     pub(crate) lock_timeout: i64,
 }
 
-/// The settings that filtered indexes require of sessions that create them or write to them.
+/// Settings that filtered indexes need. A session must have them to create such an index or to
+/// write to its table.
 pub(crate) const INDEXABLE: &str = "SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, \
      CONCAT_NULL_YIELDS_NULL, QUOTED_IDENTIFIER ON;\n\
      SET NUMERIC_ROUNDABORT OFF;\n\
      SET XACT_ABORT ON;\n";
 
 impl Session {
-    /// Builds the settings. They leave nothing that the statements depend on to the defaults of the
-    /// login, the database or the server.
+    /// Builds the settings. They cover everything on which the statements depend. So the defaults
+    /// of the login, the database and the server have no effect.
     ///
-    /// The server does not notice a dropped connection, so it continues with a statement that no
-    /// caller waits for any more. The settings therefore limit each wait for a lock to the deadline
-    /// of a call, and make every error end the transaction.
+    /// The server does not notice that a connection was dropped, and continues to run the
+    /// statement. So the settings limit each wait for a lock to the deadline of a call. They also
+    /// make every error end the transaction.
     pub(crate) fn new(deadline: Duration) -> Self {
         let lock_timeout = lock_timeout(deadline);
         let setup = format!(
@@ -48,9 +49,9 @@ impl Session {
     }
 }
 
-/// The state of a session beyond its setup, as one text: its database, its user, and the settings
-/// that no statement resets. A session in which an application has run its own statements is used
-/// again only if this text is unchanged.
+/// Query that returns the state of a session which the setup does not reset, as one text. The text
+/// contains the database, the user and several settings. A session that an application has used is
+/// used again only if this text has not changed.
 pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_USER, N'/', \
      @@LANGUAGE, N'/', @@DATEFIRST, N'/', @@OPTIONS, N'/', @@TRANCOUNT, N'/', own.date_format, N'/', \
      own.deadlock_priority, N'/', own.transaction_isolation_level, N'/', \
@@ -58,7 +59,7 @@ pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_
      FROM (SELECT 1 AS one) AS one \
      LEFT JOIN sys.dm_exec_sessions AS own ON own.session_id = @@SPID";
 
-/// Returns the state of a session from the rows of [`CHARACTER`].
+/// Returns the state of a session from the result of the query [`CHARACTER`].
 pub(crate) fn character(rows: &[Row]) -> Result<String> {
     let row = rows.first().ok_or_else(|| {
         let text = "the server returned no state of the session";
@@ -67,23 +68,24 @@ pub(crate) fn character(rows: &[Row]) -> Result<String> {
     row.try_get(0)
 }
 
-/// Converts a timeout to milliseconds for the server: at least 1, because with 0 the server would
-/// not wait at all, and at most `i32::MAX`.
+/// Converts a timeout to milliseconds for the server. Returns at least 1, because with 0 the server
+/// would not wait at all. Returns at most `i32::MAX`.
 pub(crate) fn lock_timeout(patience: Duration) -> i64 {
     time::duration_millis(patience).clamp(1, i32::MAX.into())
 }
 
-/// The server of a store.
+/// Properties of the server and the user of a store.
 pub(crate) struct Server {
     pub(crate) version: String,
-    /// The store's user in the database.
+    /// Name of the store's user in the database.
     pub(crate) user: String,
-    /// Whether the server is Babelfish.
+    /// Whether the server is Babelfish, which emulates SQL Server.
     pub(crate) is_babelfish: bool,
 }
 
-/// Returns the version of the server, the name and the setting of the database, and the user. Casts
-/// the properties, because they have the type sql_variant, which the driver cannot read.
+/// Query for the version of the server, the name of the database, its option
+/// `READ_COMMITTED_SNAPSHOT`, and the user. The casts are needed because the driver cannot read the
+/// type `sql_variant` of the properties.
 const WHO_AND_WHERE: &str = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nvarchar(128)), \
      CAST(CASE WHEN is_read_committed_snapshot_on = 1 THEN 1 ELSE 0 END AS int), \
      CAST(name AS nvarchar(128)), \
@@ -93,14 +95,14 @@ const WHO_AND_WHERE: &str = "SELECT CAST(SERVERPROPERTY('ProductVersion') AS nva
 
 const HAS_JSON: &str = "SELECT COUNT(*) FROM OPENJSON(N'[1]')";
 
-/// The queries that a connecting store sends to the server.
+/// Queries that a store sends to the server when it connects.
 #[cfg(test)]
 pub(crate) const QUESTIONS: [&str; 3] = [WHO_AND_WHERE, HAS_JSON, CHARACTER];
 
-/// Returns an error if the server or the database is unsuitable. The error contains what a DBA must
-/// run.
+/// Fails if the store cannot use the server or the database. The error contains the statements that
+/// a DBA must run.
 ///
-/// `locking_reads` accepts a database where readers wait for writers.
+/// `locking_reads` is true if a database where readers wait for writers is accepted.
 pub(crate) async fn check(lease: &mut Lease, locking_reads: bool) -> Result<Server> {
     let rows = lease.batch(WHO_AND_WHERE).await?;
     let row = rows.first().ok_or_else(|| {
@@ -135,8 +137,8 @@ fn check_reads(database: &str, will_do: bool) -> Result<()> {
     )))
 }
 
-/// Converts the failure of a query that uses OPENJSON. An old server, or a database with an old
-/// compatibility level, reports that there is no such table.
+/// Explains the failure of a query that uses OPENJSON. An old server, or a database with an old
+/// compatibility level, reports OPENJSON as a missing table. Other failures are returned unchanged.
 fn without_json(database: &str, failure: Failure) -> Failure {
     if failure.kind != StoreErrorKind::SchemaMismatch(SchemaProblem::Altered) {
         return failure;
@@ -191,8 +193,8 @@ mod tests {
         assert_eq!(lost.kind, StoreErrorKind::Unavailable);
     }
 
-    /// Covers the settings that filtered indexes require, and those that a login's defaults could
-    /// change.
+    /// The test covers two groups of settings: those that filtered indexes need, and those that the
+    /// defaults of a login could change.
     #[test]
     fn sessions_leave_nothing_to_defaults() {
         let setup = Session::new(Duration::from_secs(2)).setup;

@@ -8,10 +8,10 @@ use crate::words::Words;
 /// A statement on the tables of one schema.
 pub(crate) type Statement = ratchet_sql::Statement<SqlServer>;
 
-/// Every statement, for one schema.
+/// All statements for one schema.
 pub(crate) type Statements = ratchet_sql::Statements<SqlServer>;
 
-/// Builds the statements with these values of the placeholders.
+/// Builds all statements. `words` has the values for the placeholders in their texts.
 pub(crate) fn statements(words: &Words) -> Statements {
     load(|name, text| {
         #[cfg(feature = "mutants")]
@@ -44,10 +44,10 @@ ratchet_sql::dialect_statements! { SqlServer;
     schema: own_indexes database_settings;
 }
 
-/// The statement that creates the table `migrations`, for the migrations' scripts.
+/// Statement that creates the table `migrations`. The scripts of the migrations contain it.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 
-/// Returns the name of every statement, and its text as it is in its file.
+/// Returns all statements, as pairs of the name and the text in the SQL file.
 #[cfg(test)]
 pub(crate) fn texts() -> Vec<(&'static str, &'static str)> {
     let mut texts = Vec::new();

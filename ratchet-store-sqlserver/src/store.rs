@@ -16,10 +16,10 @@ use crate::session;
 use crate::statements::statements;
 use crate::transaction::Transaction;
 
-/// Ratchet's tables in a schema of a SQL Server database.
+/// A store that keeps its data in tables of a SQL Server schema.
 ///
-/// Clones share the connections. All stores on one schema form a cluster, in any number of
-/// processes and hosts.
+/// Clones share the connections. All stores that use the same schema form one cluster. They may run
+/// in any number of processes and on any number of hosts.
 ///
 /// Calls need a Tokio runtime with timers and I/O enabled.
 ///
@@ -41,42 +41,48 @@ struct Inside {
 }
 
 impl SqlServerStore {
-    /// Connects to the database of a URL, `sqlserver://user:password@host:1433/database`, and
-    /// creates or upgrades the tables in its schema `ratchet`. The scheme `mssql://` means the
-    /// same. A connection string of ADO.NET works too: `Server=tcp:host,1433;Database=…;User
-    /// Id=…;…`.
+    /// Connects to the database at this URL, and creates or upgrades the tables in the schema
+    /// `ratchet`.
     ///
-    /// A URL accepts these parameters. [`Builder`] has a method for each but `host_in_certificate`
-    /// and `multi_subnet_failover`.
+    /// The URL has the form `sqlserver://user:password@host:1433/database`. The scheme `mssql://`
+    /// means the same. A connection string of ADO.NET is accepted too:
+    /// `Server=tcp:host,1433;Database=…;User Id=…;…`.
+    ///
+    /// A URL accepts the following parameters. [`Builder`] has a method for each of them except
+    /// `host_in_certificate` and `multi_subnet_failover`.
     /// - `encrypt`: `strict`, `required` (the default), `login` or `off`
     /// - `trust_any_certificate`: `true` or `false`
-    /// - `trust_authority`: a path
+    /// - `trust_authority`: the path of the authority's certificate
     /// - `host_in_certificate`: the name that the server's certificate must have
-    /// - `application_name`
-    /// - `multi_subnet_failover`: `true` tries all addresses of the host at once
+    /// - `application_name`: the name of the connections that `sys.dm_exec_sessions` shows
+    /// - `multi_subnet_failover`: with `true`, the store tries all addresses of the host at the
+    ///   same time
     ///
     /// # Errors
-    /// As for [`Builder::connect`].
+    /// The same as for [`Builder::connect`].
     pub async fn connect(url: &str) -> Result<Checked<Self>> {
         Self::builder(url).connect().await
     }
 
-    /// Returns a builder for the database of a URL or a connection string.
+    /// Returns a builder for the database at this URL. `url` may also be a connection string of
+    /// ADO.NET.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
 
-    /// Returns the steps that create the tables in this schema, in order, to read or run by hand.
-    /// Run all that are missing, each in one transaction, and connect with [`Builder::migrate`]
-    /// off. The first step begins with a line that creates the schema if it does not exist.
+    /// Returns all migrations that create the tables in this schema, in order.
+    ///
+    /// The scripts of these migrations can be read, or run by hand. If you run them by hand, run
+    /// each missing migration in its own transaction, and connect with [`Builder::migrate`] set to
+    /// `false`. The first line of the first script creates the schema if it does not exist.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {
         migrate::scripts(schema, migrate::STEPS)
     }
 
-    /// Begins a transaction of the application on a connection of the store's pool, for
-    /// [`Client::enqueue_in`](ratchet_core::Client::enqueue_in) and for the application's own
-    /// writes.
+    /// Begins a transaction for the application, on a connection of the store's pool. The
+    /// application can write its own data in the transaction, and enqueue jobs with
+    /// [`Client::enqueue_in`](ratchet_core::Client::enqueue_in).
     ///
     /// # Errors
     /// `Timeout` if no connection was free in time, or a failure of the database.
@@ -121,17 +127,17 @@ impl SqlServerStore {
         })))
     }
 
-    /// Returns the store that all SQL dialects share.
+    /// Returns the part of the store that all SQL dialects share.
     pub(crate) fn shared(&self) -> &SqlStore<SqlServer> {
         &self.0.store
     }
 
-    /// Returns the host, if only the login or nothing is encrypted.
+    /// Returns the server's host, if the connections are not encrypted or only the login is.
     pub(crate) fn plaintext_host(&self) -> Option<&str> {
         self.0.plaintext_host.as_deref()
     }
 
-    /// Returns `None`: SQL Server has no channel on which every node could listen.
+    /// Returns `None`, because SQL Server has no channel on which all nodes could listen.
     fn no_coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
@@ -140,7 +146,7 @@ impl SqlServerStore {
 ratchet_sql::store!(SqlServerStore, shared, no_coordinator, close_connections);
 
 impl fmt::Debug for SqlServerStore {
-    /// Omits the connections, whose settings include the password.
+    /// Formats the store without the connections, because their settings contain the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlServerStore")
             .field("schema", &self.shared().schema())

@@ -11,25 +11,25 @@ use url::Url;
 
 use crate::config::{Encryption, SCHEMES, fits_login, level};
 
-/// The server, the database and the credentials to connect with.
+/// The server and the database to connect to, with the credentials and settings.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) driver: tiberius::Config,
     pub(crate) host: String,
     pub(crate) encryption: Encryption,
     pub(crate) trust: Option<Trust>,
-    /// Whether to try all addresses of the host at once.
+    /// Whether to try all addresses of the host at the same time.
     pub(crate) in_parallel: bool,
 }
 
-/// Which certificates of the server to accept, beyond those that the platform trusts.
+/// Certificates of the server that are accepted in addition to those that the platform trusts.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     Any,
     Authority(String),
 }
 
-/// Parses the settings of a URL or of a connection string.
+/// Parses a URL or a connection string of ADO.NET.
 pub(crate) fn parse(text: &str) -> Result<Target> {
     match text.split_once("://").map(|(scheme, _)| scheme) {
         Some(scheme) if SCHEMES.contains(&scheme) => parse_url(text),
@@ -144,9 +144,9 @@ fn parse_ado(text: &str) -> Result<Target> {
     settings.target()
 }
 
-/// The settings in a URL or a connection string, under any of their names.
+/// The settings of a URL or a connection string. A setting may have several names there.
 struct Settings {
-    /// The name of the parsed text in messages: the URL or the connection string.
+    /// Name of the parsed text in messages: "the URL" or "the connection string".
     from: &'static str,
     host: String,
     port: Option<u16>,
@@ -194,7 +194,7 @@ impl Settings {
         }
     }
 
-    /// Parses `[tcp:]<host>[\<instance>][,<port>]`.
+    /// Parses the setting `Server` of a connection string: `[tcp:]<host>[\<instance>][,<port>]`.
     fn server(&mut self, value: &str) -> Result<()> {
         let refused = |problem: &str| misconfigured(STRING, problem);
         let value = match value.split_once(':') {
@@ -286,9 +286,9 @@ impl Settings {
     }
 }
 
-/// Splits a connection string into names and values. A value may be enclosed in quotes or braces,
-/// where the closing character is doubled; otherwise it ends at the next semicolon. A name ends at
-/// the first `=`.
+/// Splits a connection string into pairs of name and value. A name ends at the first `=`. A value
+/// ends at the next semicolon, unless it is enclosed in quotes or braces. A quote inside a quoted
+/// value is doubled.
 fn pairs(text: &str) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     let mut rest = text.trim_start_matches(|c: char| c == ';' || c.is_whitespace());
@@ -310,7 +310,7 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>> {
     Ok(pairs)
 }
 
-/// Returns the value at the beginning of `text`, and the rest.
+/// Parses the value at the beginning of `text`. Returns the value, and the text after it.
 fn value(text: &str) -> Result<(String, &str)> {
     let close = match text.chars().next() {
         Some(quote @ ('"' | '\'')) => quote,
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Returns the settings that the driver gets, without the password.
+    /// Returns the settings that the driver gets, as text without the password.
     fn shown(text: &str) -> String {
         format!("{:?}", read(text).driver)
     }

@@ -12,21 +12,25 @@ use crate::dialect::SqlServer;
 use crate::leftovers;
 use crate::store::SqlServerStore;
 
-/// A transaction of the application on a store's connection, begun by [`SqlServerStore::begin`].
+/// A transaction of the application on a connection of the store. Begun by
+/// [`SqlServerStore::begin`].
 ///
-/// It ends with [`commit`](Self::commit) or [`rollback`](Self::rollback). If it is dropped earlier,
-/// or if a call on it is dropped or times out, its connection is closed and never used again, and
-/// the server rolls back.
+/// A transaction ends with [`commit`](Self::commit) or [`rollback`](Self::rollback). If the
+/// transaction is dropped before, or if one of its calls is dropped or times out, the connection is
+/// closed. The server then rolls back.
 ///
-/// Every error of the server rolls back the whole transaction (`XACT_ABORT`), and so does a lost
-/// race for a key. Every later call on it then fails. The application's statements must neither
-/// commit nor begin a transaction.
+/// Every error of the server rolls back the whole transaction (`XACT_ABORT`). The same happens if a
+/// concurrent transaction takes a key of the new jobs first. All later calls of the transaction
+/// then fail. Statements of the application must not commit, roll back or begin a transaction.
 ///
-/// A text without parameters can change the session (`SET …`, `USE`) until the transaction ends;
-/// the store then resets the session. A text with parameters runs inside a procedure
-/// (`sp_executesql`), at whose end SQL Server undoes such changes. If a text calls a procedure,
-/// creates a temporary table or changes a setting that cannot be reset, the store cannot know the
-/// state of the session. It then closes the connection at the end of the transaction.
+/// Statements without parameters can change the session (`SET …`, `USE`). Such a change lasts until
+/// the transaction ends, and then the store resets the session. Statements with parameters run
+/// inside a procedure (`sp_executesql`), and SQL Server undoes their changes at the end of the
+/// procedure.
+///
+/// Some statements change the session in a way that the store cannot detect. Such statements call a
+/// procedure, create a temporary table, or change a setting that cannot be reset. After such
+/// statements, the store closes the connection at the end of the transaction.
 ///
 /// ```
 /// # type Store = ratchet_core::store::Checked<ratchet_store_sqlserver::SqlServerStore>;
@@ -42,9 +46,9 @@ use crate::store::SqlServerStore;
 pub struct Transaction {
     lease: Lease,
     store: SqlServerStore,
-    /// Whether the transaction can only be rolled back.
+    /// Whether the only possible end is a rollback.
     failed: bool,
-    /// Whether the session may have been changed in a way that cannot be detected.
+    /// Whether statements may have changed the session in a way that the store cannot detect.
     lingers: bool,
 }
 
@@ -61,15 +65,15 @@ impl Transaction {
         })
     }
 
-    /// Runs statements of the application, whose parameters are `@P1`, `@P2`, …. Returns how many
-    /// rows the last statement changed.
+    /// Runs statements of the application. Their parameters are named `@P1`, `@P2`, and so on.
+    /// Returns the number of rows that the last statement changed.
     ///
     /// # Errors
     /// `Timeout` after the store's deadline, or a failure of the database. The transaction can then
     /// only be rolled back.
     ///
     /// # Cancel safety
-    /// If the future is dropped midway, the transaction is rolled back.
+    /// If the future is dropped before it completes, the transaction is rolled back.
     pub async fn execute(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<u64> {
         const OPERATION: &str = "execute";
         self.start(OPERATION)?;
@@ -79,11 +83,11 @@ impl Transaction {
         self.stop(OPERATION, done)
     }
 
-    /// Runs statements as [`execute`](Self::execute) does, and returns the rows of the first
-    /// result.
+    /// Runs statements of the application in the same way as [`execute`](Self::execute). Returns
+    /// the rows of the first result.
     ///
     /// # Errors
-    /// As for [`execute`](Self::execute).
+    /// The same as for [`execute`](Self::execute).
     pub async fn query(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Row>> {
         const OPERATION: &str = "query";
         self.start(OPERATION)?;
@@ -93,14 +97,14 @@ impl Transaction {
         self.stop(OPERATION, done)
     }
 
-    /// Commits, and returns the connection to the pool.
+    /// Commits the transaction, and returns the connection to the pool.
     ///
     /// # Errors
-    /// - `Unavailable` if an earlier call failed; nothing was written.
+    /// - `Unavailable` if an earlier call failed. Nothing was written.
     /// - `Invalid` if a statement of the application has ended the transaction or begun another
-    ///   inside it; open transactions are rolled back.
-    /// - Another failure of the database. If the connection was lost, the outcome of the commit is
-    ///   unknown.
+    ///   one. Open transactions are rolled back.
+    /// - Another failure of the database. If the connection was lost, it is unknown whether the
+    ///   commit took effect.
     pub async fn commit(mut self) -> Result<()> {
         const OPERATION: &str = "commit";
         self.start(OPERATION)?;
@@ -110,10 +114,11 @@ impl Transaction {
         Ok(())
     }
 
-    /// Rolls back, and returns the connection to the pool if it is still usable.
+    /// Rolls back the transaction. Returns the connection to the pool if it is still usable.
     ///
     /// # Errors
-    /// None. At worst the connection is closed, which also rolls back.
+    /// The call never fails. If the rollback is not possible, the connection is closed, and the
+    /// server then rolls back.
     pub async fn rollback(mut self) -> Result<()> {
         if !self.lease.is_broken() {
             let undone: Inner<()> = Err(Failure::new(StoreErrorKind::Other, "rolled back"));
@@ -125,7 +130,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Resets the session for other callers. If that fails, closes the connection.
+    /// Resets the session, so that other callers can use the connection. If that is not possible,
+    /// marks the connection to be closed.
     async fn give_back(&mut self) {
         if self.lingers {
             self.lease.discard();
@@ -158,8 +164,8 @@ impl Transaction {
         done
     }
 
-    /// Begins a call. Marks the transaction as failed until the call succeeds, so that a dropped
-    /// call fails it too.
+    /// Starts a call of the transaction. Marks the transaction as failed until the call succeeds.
+    /// So a call that is dropped fails the transaction too.
     fn start(&mut self, operation: &'static str) -> Result<()> {
         if self.failed {
             let text = "an earlier call failed, which rolled the transaction back";
@@ -169,7 +175,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Ends a call: records whether it failed, and names the operation in the error.
+    /// Ends a call of the transaction. Records whether the call failed, and adds the name of the
+    /// operation to its error.
     fn stop<T>(&mut self, operation: &'static str, done: Inner<T>) -> Result<T> {
         self.failed = done.is_err();
         done.map_err(|failure| failure.during(operation))
@@ -177,12 +184,12 @@ impl Transaction {
 }
 
 impl Savepoint<SqlServer> for Lease {
-    /// Always sets a savepoint, because that also resets the session, which the application may
-    /// have changed.
+    /// Always sets a savepoint, because setting it also resets the session. The application may
+    /// have changed the session before.
     const ALWAYS: bool = true;
 
-    /// Returns whether the transaction survives a failure. Errors of the server end the
-    /// transaction.
+    /// Returns whether the transaction can continue after this failure. Most errors of the server
+    /// end the transaction.
     fn survives(failure: &Failure) -> bool {
         failure.refuted || failure.kind == StoreErrorKind::Invalid
     }
@@ -191,7 +198,7 @@ impl Savepoint<SqlServer> for Lease {
         self.batch_anew("SAVE TRANSACTION ratchet_enqueue").await
     }
 
-    /// Does nothing: a savepoint lasts as long as its transaction.
+    /// Does nothing, because in SQL Server a savepoint lasts until its transaction ends.
     async fn release(&mut self) -> Inner<()> {
         Ok(())
     }

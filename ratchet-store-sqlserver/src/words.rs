@@ -6,45 +6,48 @@ use ratchet_sql::PATIENCE;
 
 use crate::session::{Server, lock_timeout};
 
-/// Quotes a name for use in a statement, whatever characters it has.
+/// Quotes a name for use in a statement. The name may contain any characters.
 pub(crate) fn quoted(name: &str) -> String {
     format!("[{}]", name.replace(']', "]]"))
 }
 
-/// Quotes a text for use in a statement.
+/// Quotes a text as a string literal for use in a statement.
 pub(crate) fn literal(text: &str) -> String {
     format!("N'{}'", text.replace('\'', "''"))
 }
 
-/// The database's clock in milliseconds since 1970. It advances within a transaction, and is
-/// rounded down, because DATEDIFF_BIG counts the boundaries of milliseconds. All statements use
-/// this bigint and never the server's types for times. The functions on these types overflow
-/// (DATEDIFF and DATEADD after 24 days of milliseconds), and the types have zones and formats.
+/// SQL expression that returns the time of the database, in milliseconds since 1970. The time
+/// advances within a transaction. It is rounded down, because DATEDIFF_BIG counts how many full
+/// milliseconds have begun.
+///
+/// All statements use this bigint instead of the server's types for times. The functions on those
+/// types overflow, for example DATEDIFF and DATEADD after 24 days of milliseconds. The types also
+/// have time zones and formats.
 pub(crate) const DATABASE_CLOCK: &str =
     "DATEDIFF_BIG(millisecond, CAST('1970-01-01T00:00:00' AS datetime2(7)), SYSUTCDATETIME())";
 
-/// The values of the placeholders in the texts of statements.
+/// The values that replace the placeholders in the texts of statements.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     schema: String,
     now: String,
     lock_timeout: i64,
-    /// The type of long texts in a list.
+    /// Type of long texts in a list parameter.
     long: &'static str,
-    /// The mode in which each claim acquires the application lock of claims.
+    /// Lock mode in which each claim acquires the application lock named `claims`.
     together: &'static str,
-    /// The text after a table variable that makes the server find the rows to write by seeks of
-    /// their key; see [`seeking`].
+    /// Text after a table variable. It makes the server find the rows to write by a seek of their
+    /// key, see [`seeking`].
     seek: &'static str,
-    /// The condition that finds a row by its key; see [`ranging`].
+    /// Condition that finds a row by its key, see [`ranging`].
     range: &'static str,
-    /// The hints with which readers skip rows that another transaction is writing.
+    /// Hints with which readers skip rows that another transaction is writing.
     passing: &'static str,
 }
 
 impl Words {
-    /// Builds the values. `now` is the expression of the clock, which may contain `{schema}`;
-    /// `deadline` is the deadline of calls.
+    /// Builds the values. `now` is the SQL expression of the clock, and may contain the placeholder
+    /// `{schema}`. `deadline` is the deadline of calls.
     pub(crate) fn new(schema: &str, now: &str, deadline: Duration, server: &Server) -> Self {
         Self {
             schema: schema.to_owned(),
@@ -82,8 +85,8 @@ impl Words {
         }
     }
 
-    /// Sets whether readers may wait for writers in this database. If so, claims, heartbeats and
-    /// sweeps skip rows that another transaction is writing.
+    /// Sets whether readers wait for writers in this database. If they do, claims, heartbeats and
+    /// some other statements skip rows that another transaction is writing.
     pub(crate) const fn locking_reads(mut self, locking: bool) -> Self {
         self.passing = if locking {
             ", READPAST, READCOMMITTEDLOCK"
@@ -93,13 +96,13 @@ impl Words {
         self
     }
 
-    /// Returns how long a statement waits for a lock, in milliseconds.
+    /// Returns the maximum time that a statement waits for a lock, in milliseconds.
     pub(crate) const fn lock_timeout(&self) -> i64 {
         self.lock_timeout
     }
 
-    /// Fills in the placeholders in the text of a statement, and drops its comments, because every
-    /// call hashes the text.
+    /// Replaces the placeholders in the text of a statement. Removes comments, because the driver
+    /// hashes the text at every call.
     pub(crate) fn render(&self, file: &str) -> String {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
@@ -122,8 +125,8 @@ impl Words {
     }
 }
 
-/// The escapes in the texts of lists (query.rs), each with its character. The last one escapes the
-/// escape sign itself, and must be undone last.
+/// Escapes in the texts of list parameters (see `query.rs`), each with the character that it stands
+/// for. The last escape stands for `~` itself. It must be undone last.
 pub(crate) const ESCAPES: [(&str, char); 6] = [
     ("~q", '"'),
     ("~b", '\\'),
@@ -133,9 +136,10 @@ pub(crate) const ESCAPES: [(&str, char); 6] = [
     ("~t", '~'),
 ];
 
-/// Replaces each `{text x}` with an expression that undoes the escapes in the text `x` of a list,
-/// and each `{name x}` with one for a name, which has no control characters. The expressions use a
-/// binary collation: the database's own may treat different texts as equal, or match longer ones.
+/// Replaces each placeholder `{text x}` with an expression that undoes the escapes in the text `x`
+/// of a list. Replaces each `{name x}` with a shorter expression, because names have no control
+/// characters. The expressions use a binary collation. With the collation of the database,
+/// different texts may be equal, or an escape may match a longer text.
 fn unescaping(text: &str) -> String {
     let mut whole = String::with_capacity(text.len());
     let mut rest = text;
@@ -163,7 +167,7 @@ fn unescaping(text: &str) -> String {
     whole + rest
 }
 
-/// Replaces each `{seek x}` with `seek`, filled in with the table `x`.
+/// Replaces each placeholder `{seek x}` with `seek`, in which `{table}` is replaced with `x`.
 fn seeking(text: &str, seek: &str) -> String {
     let mut parts = text.split("{seek ");
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -175,7 +179,8 @@ fn seeking(text: &str, seek: &str) -> String {
     whole
 }
 
-/// Replaces each `{range x y}` with `range`, filled in with the columns `x` and `y`.
+/// Replaces each placeholder `{range x y}` with `range`, in which `{one}` and `{other}` are
+/// replaced with `x` and `y`.
 fn ranging(text: &str, range: &str) -> String {
     let mut parts = text.split("{range ");
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -188,8 +193,8 @@ fn ranging(text: &str, range: &str) -> String {
     whole
 }
 
-/// Finds the next placeholder `{text ` or `{name `. Returns the text before it, whether it is a
-/// name, and the text after its beginning.
+/// Finds the next placeholder that begins with `{text ` or `{name `. Returns the text before the
+/// placeholder, whether it is a name, and the text after its first word.
 fn next_word(text: &str) -> Option<(&str, bool, &str)> {
     const BEGINNINGS: [(&str, bool); 2] = [("{text ", false), ("{name ", true)];
     let found = BEGINNINGS.iter().filter_map(|(beginning, is_name)| {
@@ -199,8 +204,8 @@ fn next_word(text: &str) -> Option<(&str, bool, &str)> {
     found.min_by_key(|(before, ..)| before.len())
 }
 
-/// Returns the name of the application lock for `what` in this schema. Names of such locks are
-/// shared by all schemas and applications in the database.
+/// Returns the name of an application lock. `what` is the purpose of the lock. The name contains
+/// the schema, because all schemas and applications in a database share the names of such locks.
 pub(crate) fn application_lock(what: &str, schema: &str) -> String {
     format!("ratchet {what} of {}", schema.to_lowercase())
 }
@@ -273,9 +278,9 @@ mod tests {
         assert_eq!(render(true), "ON locked.id = due.id AND a.b = c.d");
     }
 
-    /// Readers must skip rows that are being written only in databases where they would wait for
-    /// these rows. In other databases they see the row as it was, and the hint would make them
-    /// acquire locks.
+    /// Checks which statements get the hint to skip rows that another transaction is writing, and
+    /// when. They get the hint only in databases where readers would wait for such rows. In other
+    /// databases, readers see the old version of a row, and the hint would make them acquire locks.
     #[test]
     fn readers_pass_over_what_is_written_only_where_they_would_wait() {
         let words = |locking| {

@@ -14,14 +14,15 @@ use crate::session::{self, Server, Session};
 use crate::words::{DATABASE_CLOCK, Words};
 use crate::{connection, migrate};
 
-/// A server that is SQL Server, not Babelfish.
+/// Properties of a server that is SQL Server and not Babelfish, for tests.
 pub(crate) const SERVER: Server = Server {
     version: String::new(),
     user: String::new(),
     is_babelfish: false,
 };
 
-/// Parts of T-SQL that the parser does not know, the replacements that it accepts, and the reasons.
+/// Parts of T-SQL that the parser does not know. Each entry contains the part, a replacement that
+/// the parser accepts, and the reason.
 const UNKNOWN: [(&str, &str, &str); 4] = [
     (
         "OPTION (FORCE ORDER, LOOP JOIN)",
@@ -45,8 +46,8 @@ const UNKNOWN: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// The functions that statements call, all available in SQL Server 2016. Only SERVERPROPERTY
-/// returns sql_variant, and only those of the clock return or compute times.
+/// Functions that statements may call. All exist in SQL Server 2016. Only SERVERPROPERTY returns
+/// the type `sql_variant`. Only functions in the expression of the clock return or compute times.
 const FUNCTIONS: [&str; 20] = [
     "CAST",
     "COALESCE",
@@ -70,7 +71,7 @@ const FUNCTIONS: [&str; 20] = [
     "SYSUTCDATETIME",
 ];
 
-/// Words before an opening parenthesis that are not functions.
+/// Words that may stand before an opening parenthesis and are not functions.
 const OTHERS: [&str; 37] = [
     "AND",
     "APPLY",
@@ -111,7 +112,8 @@ const OTHERS: [&str; 37] = [
     "BY",
 ];
 
-/// Words of other SQL dialects or later versions, and words that the store avoids.
+/// Words that no statement may contain. They belong to other SQL dialects or to later versions, or
+/// the store avoids them.
 const REFUSED: [&str; 25] = [
     "CONFLICT",
     "DATE",
@@ -144,7 +146,7 @@ pub(super) fn words() -> Words {
     Words::new("a schema", DATABASE_CLOCK, Duration::from_secs(1), &SERVER)
 }
 
-/// Returns every text that the store sends, with its name.
+/// Returns every text that the store sends to the server, with a name for messages.
 fn texts() -> Vec<(String, String)> {
     let words = words();
     let statements = super::texts().into_iter();
@@ -185,7 +187,7 @@ fn parse(text: &str) -> Result<(), String> {
     parsed.map(drop).map_err(|error| error.to_string())
 }
 
-/// Checks that a server would parse this text, as far as the parser knows T-SQL.
+/// Checks that the text is valid T-SQL, as far as the parser knows T-SQL.
 pub(super) fn parses(text: &str) -> Result<(), String> {
     let words = UNKNOWN.iter();
     let known = words.fold(text.to_owned(), |text, (unknown, instead, _)| {
@@ -194,7 +196,7 @@ pub(super) fn parses(text: &str) -> Result<(), String> {
     parse(text).or_else(|_| parse(&known))
 }
 
-/// Returns the tokens of a text, without spaces and comments.
+/// Returns the tokens of a text. Omits spaces and comments.
 fn tokens(name: &str, text: &str) -> Vec<Token> {
     match Tokenizer::new(&MsSqlDialect {}, text).tokenize() {
         Ok(tokens) => tokens
@@ -215,7 +217,8 @@ pub(super) fn every_statement() -> impl Iterator<Item = (&'static str, Vec<Token
     })
 }
 
-/// Returns an unquoted word in capital letters.
+/// Returns the word of a token in capital letters. Returns `None` if the token is quoted or is not
+/// a word.
 fn bare(token: &Token) -> Option<String> {
     match token {
         Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_ascii_uppercase()),
@@ -299,7 +302,8 @@ fn every_function_is_an_old_one_and_no_word_is_of_another_language() {
     assert!(unused.is_empty(), "nothing calls {unused:?}");
 }
 
-/// The driver panics at a column of the type sql_variant.
+/// Checks that no query returns a column of the type `sql_variant`, because the driver panics at
+/// such a column.
 #[test]
 fn no_sql_variant_is_selected() {
     let mut seen = 0;
@@ -324,9 +328,9 @@ fn no_sql_variant_is_selected() {
     assert_eq!(seen, 3);
 }
 
-/// DATEDIFF and DATEADD count in int, which overflows after 24 days of milliseconds or 35 minutes
-/// of microseconds. The only expression that converts a time to a number is DATEDIFF_BIG of two
-/// datetime2 values in UTC.
+/// Checks that only the expression of the clock uses functions for times. DATEDIFF and DATEADD
+/// compute with int, which overflows after 24 days of milliseconds or 35 minutes of microseconds.
+/// The expression of the clock uses DATEDIFF_BIG with two UTC values of the type datetime2.
 #[test]
 fn times_are_numbers_but_in_the_clock() {
     let mut seen = 0;
@@ -383,8 +387,8 @@ fn brackets_and_transactions_are_closed() {
     }
 }
 
-/// A statement with several writes must be atomic: it runs in its own transaction, or in the
-/// caller's, which its comment then mentions.
+/// Checks that statements with several writes are atomic. Such a statement contains a transaction,
+/// or its comment says that it runs in a transaction of the caller.
 #[test]
 fn what_writes_twice_is_in_a_transaction() {
     for ((name, tokens), (_, text)) in every_statement().zip(super::texts()) {
@@ -410,7 +414,7 @@ fn what_writes_twice_is_in_a_transaction() {
     }
 }
 
-/// Each error that the store's statements throw is classified in `error.rs`.
+/// Checks that `error.rs` knows each error that the store's statements throw.
 #[test]
 fn every_own_error_has_the_number_of_a_meaning() {
     let mut thrown = 0;
@@ -429,8 +433,8 @@ fn every_own_error_has_the_number_of_a_meaning() {
     assert!(thrown >= 4, "{thrown}");
 }
 
-/// If a statement needs 5,000 locks on one table, the server would lock the whole table, which
-/// blocks all other callers.
+/// Checks that the server never locks a whole table of jobs, because that would block all other
+/// callers. The server would do so for a statement that needs 5,000 locks on one table.
 #[test]
 fn no_table_of_jobs_is_ever_locked_as_a_whole() {
     // No statement writes many rows of these tables.
@@ -462,8 +466,9 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
     }
 }
 
-/// Each job has one row in `jobs` and three index entries, and fewer in the other tables. Only the
-/// history of a job may be longer, and that table is never locked as a whole.
+/// Checks that a statement which deletes jobs needs fewer than 5,000 locks on a table. Each job has
+/// one row and three index entries in `jobs`, and fewer in most other tables. Only the history of a
+/// job may be longer, and lock escalation is disabled for its table.
 #[test]
 fn deletes_are_of_few_jobs_at_once() {
     const ESCALATION: usize = 5_000;

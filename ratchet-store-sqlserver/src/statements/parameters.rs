@@ -9,7 +9,7 @@ use sqlparser::tokenizer::Token;
 
 use super::language::every_statement;
 
-/// Returns the variables and parameters of a statement, such as `@got` and `@P1`.
+/// Returns the variables and parameters in a statement, such as `@got` and `@P1`.
 fn variables(tokens: &[Token]) -> Vec<String> {
     let words = tokens.iter().filter_map(|token| match token {
         Token::Word(word) if word.value.starts_with('@') => Some(word.value.clone()),
@@ -25,7 +25,8 @@ fn parameters(tokens: &[Token]) -> BTreeSet<usize> {
     numbers.filter_map(|number| number.parse().ok()).collect()
 }
 
-/// `bind` counts from 1, so a gap means a forgotten parameter.
+/// Checks that the numbers of a statement's parameters have no gap. `bind` numbers the parameters
+/// from 1, so a gap means that a parameter was forgotten.
 #[test]
 fn parameters_are_numbered_without_gaps() {
     for (name, tokens) in every_statement() {
@@ -35,8 +36,9 @@ fn parameters_are_numbered_without_gaps() {
     }
 }
 
-/// Statements that are passed to a function or bound in a loop. Their number of arguments is
-/// checked when they run: a query with a wrong number panics in debug builds.
+/// Statements whose parameters are bound in a loop, or in a function that gets the statement as an
+/// argument. The tests cannot count these parameters. Debug builds check their number when the
+/// statement runs.
 const BOUND_ELSEWHERE: [&str; 27] = [
     "add_recurring",
     "beat_node",
@@ -67,8 +69,9 @@ const BOUND_ELSEWHERE: [&str; 27] = [
     "tags_of",
 ];
 
-/// Returns how often each statement is bound where the code has the form `.<name>.query().bind(…)`,
-/// or `let x = ….<name>.query(); … x.bind(…)` with no other query in between.
+/// Returns, for each statement, the number of parameters that the code binds at each place. It
+/// finds two forms of code: `.<name>.query().bind(…)`, and `let x = ….<name>.query(); … x.bind(…)`
+/// without another query in between.
 fn bound() -> BTreeMap<String, Vec<usize>> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [own.join("src"), own.join("../ratchet-sql/src")];
@@ -114,7 +117,7 @@ fn bound() -> BTreeMap<String, Vec<usize>> {
     bound
 }
 
-/// The calls that bind parameters, and how many each binds.
+/// Calls that bind parameters, each with the number of parameters that it binds.
 const CALLS: [(&str, usize); 4] = [
     (".bind(", 1),
     (".table(", 1),
@@ -122,7 +125,8 @@ const CALLS: [(&str, usize); 4] = [
     (".any_of(", 2),
 ];
 
-/// Returns how many parameters the calls at the beginning of `code` bind, and the rest of the code.
+/// Returns the number of parameters that the calls at the beginning of `code` bind. Also returns
+/// the code after these calls.
 fn binds(code: &str) -> (usize, &str) {
     let (mut times, mut rest) = (0, code);
     let call = |rest: &'_ str| {
