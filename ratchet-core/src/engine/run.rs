@@ -340,6 +340,8 @@ impl Parts {
         DueWatchHandles {
             common: Arc::clone(&self.shared.common),
             identity: Arc::clone(&self.identity),
+            interval: Arc::clone(&self.interval),
+            beacons: Arc::clone(&self.beacons),
             roles: Arc::clone(&self.shared.roles),
             client: self.shared.client.clone(),
             coordinator: Arc::clone(&self.shared.coordinator),

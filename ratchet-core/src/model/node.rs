@@ -466,6 +466,12 @@ impl NodeSweep {
         ended && time::add(node.last_seen, self.forget_after) < now
     }
 
+    /// Returns whether the pass marks this node dead or may delete it, if it is made at the time
+    /// `now`.
+    pub(crate) fn changes(&self, node: &NodeRecord, now: Timestamp) -> bool {
+        self.marks_dead(node, now) || self.forgets(node, &[], now)
+    }
+
     /// Lets the pass take effect only while this tenure lasts.
     #[must_use]
     pub fn guarded(mut self, guard: Option<Guard>) -> Self {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use ratchet_core::cluster::InProcessCoordinator;
 use ratchet_core::memory::Fault;
 use ratchet_core::model::{Heartbeat, NodeProfile, NodeStatus, PoolProfile};
-use ratchet_core::store::NodeStore;
+use ratchet_core::store::{NodeStore, Store};
 use ratchet_core::{
     Client, JobState, MemoryStore, Name, NewJob, NodeBuilder, NodeId, Ratchet, time,
 };
 use tokio::sync::Barrier;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::kit::{Started, World, stop_all};
 
@@ -288,10 +288,10 @@ const IDLE: &[(&str, usize, usize)] = &[
     // Each of the two pools polls every 15 s.
     ("claim_next_batch", 0, 18),
     ("due_routes", 122, 0),
-    // Every 30 s, and before each search for lost claims.
-    ("heartbeat", 52, 5),
+    // The leader every 5 s, usually before it searches for lost claims; the others every 30 s.
+    ("heartbeat", 40, 5),
     // Only the leader makes these calls, every 5 s.
-    ("sweep_nodes", 28, 0),
+    ("nodes", 28, 0),
     ("reclaim", 28, 0),
     ("expire", 28, 0),
     ("renew", 42, 0),
@@ -322,6 +322,30 @@ async fn what_an_idle_node_costs_does_not_grow_with_the_number_of_nodes() {
         }
         stop_all(nodes).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_other_nodes_sends_no_beacons() {
+    let world = World::new();
+    let mut wakeups = world.store.coordinator().unwrap().subscribe();
+    let first = world.start();
+    sleep(Duration::from_secs(30)).await;
+    wakeups.clear();
+    let mut arrives = async || {
+        let beacon = async {
+            loop {
+                let wakeup = wakeups.next().await;
+                if wakeup.to.is_some() && wakeup.to == wakeup.source {
+                    return;
+                }
+            }
+        };
+        timeout(Duration::from_secs(30), beacon).await.is_ok()
+    };
+    assert!(!arrives().await, "a beacon for no node");
+    let second = world.start();
+    assert!(arrives().await, "no beacon for the second node");
+    stop_all([first, second]).await;
 }
 
 #[tokio::test(start_paused = true)]

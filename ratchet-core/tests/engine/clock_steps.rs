@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use ratchet_core::cluster::{LeaderTimings, Leadership};
 use ratchet_core::memory::{Fault, ManualClock};
-use ratchet_core::model::NodeStatus;
+use ratchet_core::model::{Heartbeat, NodeStatus};
 use ratchet_core::store::NodeStore;
 use ratchet_core::time::{monotonic, wall_clock};
-use ratchet_core::{JobId, JobState, MemoryStore, NewJob, NodeBuilder, NodeId};
+use ratchet_core::{JobId, JobState, MemoryStore, Name, NewJob, NodeBuilder, NodeId};
 use tokio::time::sleep;
 
 use crate::kit::{Started, World, stop_all};
@@ -55,6 +55,14 @@ async fn active(world: &World) -> Vec<NodeId> {
     active
 }
 
+/// Adds a node that sends no heartbeat from now on, so there is a node to sweep in 15 s.
+async fn fall_silent(world: &World) {
+    let (node, label) = (NodeId::new(), NodeId::new().to_string());
+    let label = Name::new("label", label).unwrap();
+    let silent = Heartbeat::new(node, label, NodeStatus::Active, SECOND);
+    world.store.heartbeat(&silent).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_step_of_the_clock_buries_no_node() {
     for forward in [true, false] {
@@ -82,7 +90,7 @@ async fn a_step_of_the_clock_buries_no_node() {
 #[tokio::test(start_paused = true)]
 async fn a_step_between_a_heartbeat_and_its_sweep_buries_no_node() {
     let (world, clock) = world();
-    for operation in ["sweep_nodes", "reclaim"] {
+    for operation in ["nodes", "sweep_nodes", "reclaim"] {
         let armed = Arc::new(AtomicBool::new(false));
         let faulty = world.store.clone().with_faults({
             let (armed, clock) = (Arc::clone(&armed), clock.clone());
@@ -99,6 +107,7 @@ async fn a_step_between_a_heartbeat_and_its_sweep_buries_no_node() {
         let id = world.enqueue(long(&world, operation, 400)).await;
         sleep(200 * SECOND).await;
         let before = active(&world).await;
+        fall_silent(&world).await;
         armed.store(true, Ordering::SeqCst);
         sleep(100 * SECOND).await;
         assert!(
@@ -126,10 +135,17 @@ async fn after_a_step_the_wait_until_silence_counts_begins_anew() {
             }
         });
         let node = start(world.builder_on(watched));
-        sleep(60 * SECOND).await;
+        // Each pass finds a node to sweep.
+        let minute = async || {
+            for _ in 0..60 {
+                fall_silent(&world).await;
+                sleep(SECOND).await;
+            }
+        };
+        minute().await;
         step(&clock, forward, HOUR);
         let stepped = monotonic();
-        sleep(60 * SECOND).await;
+        minute().await;
         let sweeps = sweeps.lock().unwrap().clone();
         let passes = sweeps.iter().filter(|at| **at < stepped).count();
         assert!(passes >= 5, "the leader swept every 5 s: {passes}");

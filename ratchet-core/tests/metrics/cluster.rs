@@ -8,9 +8,9 @@ use ratchet_core::cluster::{
 };
 use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::metrics::*;
-use ratchet_core::model::Claim;
-use ratchet_core::store::LockStore;
-use ratchet_core::{JobState, MemoryStore, Name, NodeHook, Ratchet, RunError, time};
+use ratchet_core::model::{Claim, Heartbeat, NodeStatus};
+use ratchet_core::store::{LockStore, NodeStore};
+use ratchet_core::{JobState, MemoryStore, Name, NodeHook, NodeId, Ratchet, RunError, time};
 use tokio::time::sleep;
 
 use crate::jobs::talks;
@@ -150,7 +150,12 @@ pub(crate) async fn writes_of_a_superseded_leader_are_refused(metrics: &Metrics)
     let node = Started::new(builder.build().unwrap());
     // By now the leader has led long enough to count silent nodes as dead, and it has just renewed
     // its lock.
-    sleep(61 * SECOND).await;
+    sleep(46 * SECOND).await;
+    // This node is silent from now on. So there is a node to sweep soon after the lock is taken.
+    let label = Name::new("label", "silent").unwrap();
+    let silent = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, SECOND);
+    world.store.heartbeat(&silent).await.unwrap();
+    sleep(15 * SECOND).await;
     // Another owner takes the lock without the leader noticing.
     let lock = Election::lock_of(&Name::new("role", "maintenance").unwrap()).unwrap();
     let held = world.store.inspect(&lock).await.unwrap().unwrap();

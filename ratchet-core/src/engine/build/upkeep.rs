@@ -31,8 +31,8 @@ impl NodeBuilder {
     }
 
     /// Sets the longest interval between heartbeats of a node that holds no job and leads in no
-    /// role. The default is 30 s, the maximum 60 s. An order
-    /// to drain can take that long to reach such a node.
+    /// role. The default is 30 s, the maximum 60 s. An order to drain can take that long to reach
+    /// such a node.
     pub fn heartbeat_max(mut self, interval: Duration) -> Self {
         self.config.heartbeat_max = interval;
         self

@@ -25,7 +25,8 @@ use crate::client::{Client, RetryDelays};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::engine::common::Common;
 use crate::engine::lead::roles::{MAINTENANCE, Roles};
-use crate::engine::membership::beacons::BEACON;
+use crate::engine::membership::beacons::{BEACON, Beacons};
+use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
 use crate::engine::membership::identity::Identity;
 use crate::error::Result;
 use crate::model::DueRoute;
@@ -40,6 +41,8 @@ const MOST_LOOKS: u32 = 16;
 pub(crate) struct DueWatchHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) identity: Arc<Identity>,
+    pub(crate) interval: Arc<HeartbeatInterval>,
+    pub(crate) beacons: Arc<Beacons>,
     pub(crate) roles: Arc<Roles>,
     pub(crate) client: Client,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
@@ -82,13 +85,18 @@ async fn watch(run: &DueWatchHandles, works: &AtomicBool) {
     }
 }
 
-/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks.
+/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks. If there is no other
+/// node, only this node's own loops receive it.
 async fn send_beacons(run: &DueWatchHandles, leadership: &Leadership, works: &AtomicBool) {
     let looks_often = run.common.config.poll_max <= BEACON;
     loop {
         tokio::time::sleep(BEACON).await;
         if looks_often && works.load(Ordering::Relaxed) && leadership.is_leader() {
-            run.client.send_beacon(run.identity.node()).await;
+            let node = run.identity.node();
+            match run.interval.is_alone() {
+                true => run.beacons.receive(node),
+                false => run.client.send_beacon(node).await,
+            }
         }
     }
 }

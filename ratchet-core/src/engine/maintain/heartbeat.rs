@@ -67,22 +67,23 @@ pub(crate) struct HeartbeatHandles {
 pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
     let mut backoff = RetryDelays::of("heartbeat");
     loop {
-        let published = run.interval.interval();
-        let wait = match tick(&run).await {
-            Ok(()) => {
-                backoff.reset();
-                // The next heartbeat is due after the published interval at the latest, and sooner
-                // if the reply shortened the interval.
-                published.min(run.interval.interval())
-            }
-            Err(error) => {
-                let shortest = run.common.config.heartbeat_interval;
-                backoff.failed(&error, run.common.random()).min(shortest)
+        let beaten = tick(&run).await;
+        let next = async {
+            match beaten {
+                Ok(()) => {
+                    backoff.reset();
+                    run.interval.until_due().await;
+                }
+                Err(error) => {
+                    let shortest = run.common.config.heartbeat_interval;
+                    let delay = backoff.failed(&error, run.common.random());
+                    tokio::time::sleep(delay.min(shortest)).await;
+                }
             }
         };
         tokio::select! {
             () = run.interval.beat_asked() => {}
-            () = tokio::time::sleep(wait) => {}
+            () = next => {}
         }
     }
 }
@@ -171,11 +172,12 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
     Ok(reply)
 }
 
-/// Returns whether the death of this node would delay nothing: the node holds no claim, leads in no
-/// role, and is neither joining nor leaving.
+/// Returns whether the death of this node would delay nothing: the store has no claim under this
+/// node, as far as the node knows, the node leads in no role, and is neither joining nor leaving.
 fn is_at_rest(run: &HeartbeatHandles) -> bool {
-    let idle = run.running.len() == 0 && !run.claims.has_waiting();
-    idle && run.identity.status() == NodeStatus::Active && !run.roles.any_leads()
+    let holds = run.claims.has_waiting() || run.claims.ledger.unheld() > 0;
+    let idle = run.running.len() == 0 && !holds && !run.roles.any_leads();
+    idle && run.identity.status() == NodeStatus::Active
 }
 
 async fn taken_for_dead(run: &HeartbeatHandles) -> Result<()> {

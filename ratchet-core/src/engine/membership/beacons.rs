@@ -1,10 +1,11 @@
 //! The beacons of the node that leads the role `maintenance`.
 //!
-//! The leader sends a beacon every 2 s while it looks for due jobs. A node that receives beacons
-//! knows that the leader works, and that wakeups arrive. So it needs to read less often: whether
-//! jobs are due, who leads, and whether a recurring definition has changed. A wakeup for all nodes
-//! ends the trust in earlier beacons. A leader that resigns sends one, so that candidates notice at
-//! once.
+//! The leader sends a beacon every 2 s while it looks for due jobs. If there is no other node, only
+//! its own loops receive the beacon, without the transport of the wakeups. A node that receives
+//! beacons knows that the leader works, and that wakeups arrive. So it needs to read less often:
+//! whether jobs are due, who leads, and whether a recurring definition has changed. A wakeup for all
+//! nodes ends the trust in earlier beacons. A leader that resigns sends one, so that candidates
+//! notice at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,12 @@ pub(crate) struct Beacon {
 }
 
 impl Beacons {
+    /// Records that a beacon of this leader was received.
+    pub(crate) fn receive(&self, leader: NodeId) {
+        let heard = time::monotonic();
+        self.0.send_replace(Some(Beacon { leader, heard }));
+    }
+
     /// How long a beacon counts. It is two and a half times [`BEACON`], so that one beacon may be
     /// lost.
     const FRESH: Duration = Duration::from_secs(5);
@@ -63,8 +70,7 @@ pub(crate) async fn run(run: Arc<BeaconHandles>) {
     loop {
         let wakeup = wakeups.next().await;
         if let Some(leader) = wakeup.beacon_of() {
-            let heard = time::monotonic();
-            run.beacons.0.send_replace(Some(Beacon { leader, heard }));
+            run.beacons.receive(leader);
         } else if wakeup.is_for_all() {
             run.beacons.0.send_replace(None);
         }

@@ -81,6 +81,11 @@ impl ClockWatch {
         None
     }
 
+    /// Returns the database's time in the last reading.
+    pub(super) fn last(&self) -> Option<Timestamp> {
+        self.last.map(|last| last.database)
+    }
+
     /// Returns how far a call that ends by `deadline` may trust the database's clock.
     pub(super) fn trust(&self, deadline: Instant) -> ClockTrust {
         let Some(last) = self.last else {

@@ -9,6 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::time;
 
 /// The factor by which each interval of an idle node is longer than the one before.
 const GROWTH: f64 = 1.5;
@@ -29,6 +32,8 @@ struct State {
     interval: Duration,
     /// The interval that the last heartbeat published.
     published: Duration,
+    /// When the last heartbeat was sent.
+    sent: Instant,
     /// Whether the last heartbeat found no other live node.
     alone: bool,
     /// Whether the node has claimed jobs or was elected since the last heartbeat. Without this
@@ -45,6 +50,7 @@ impl HeartbeatInterval {
             state: Mutex::new(State {
                 interval: shortest,
                 published: shortest,
+                sent: time::monotonic(),
                 alone: false,
                 has_worked: false,
             }),
@@ -80,16 +86,27 @@ impl HeartbeatInterval {
         }
     }
 
-    /// Returns the time from the last heartbeat to the next.
-    pub(crate) fn interval(&self) -> Duration {
-        self.state().interval
-    }
-
     /// Returns the interval to publish with a heartbeat that is about to be sent.
     pub(crate) fn publish(&self) -> Duration {
         let mut state = self.state();
         state.published = state.interval;
+        state.sent = time::monotonic();
         state.published
+    }
+
+    /// Waits until the time for the next heartbeat: the published interval after the last one, or
+    /// sooner if the interval has become shorter since then.
+    pub(crate) async fn until_due(&self) {
+        loop {
+            let due = {
+                let state = self.state();
+                state.sent + state.published.min(state.interval)
+            };
+            if due <= time::monotonic() {
+                return;
+            }
+            tokio::time::sleep_until(due).await;
+        }
     }
 
     /// Returns whether the last heartbeat found no other live node.
@@ -123,20 +140,21 @@ mod tests {
     #[test]
     fn a_node_at_rest_slows_down_until_it_works() {
         let second = Duration::from_secs(1);
-        let interval = HeartbeatInterval::new(5 * second, 30 * second);
+        let heartbeats = HeartbeatInterval::new(5 * second, 30 * second);
+        let interval = || heartbeats.state().interval;
         let mut grown = Vec::new();
         for _ in 0..6 {
-            interval.learn(false, true);
-            grown.push(interval.interval().as_millis());
+            heartbeats.learn(false, true);
+            grown.push(interval().as_millis());
         }
         assert_eq!(grown, [7_500, 11_250, 16_875, 25_312, 30_000, 30_000]);
-        interval.learn(false, false);
-        assert_eq!(interval.interval(), 5 * second);
-        interval.at_work();
-        interval.learn(false, true);
-        assert_eq!(interval.interval(), 5 * second, "it has worked since");
-        interval.learn(false, true);
-        assert!(interval.interval() > 5 * second);
+        heartbeats.learn(false, false);
+        assert_eq!(interval(), 5 * second);
+        heartbeats.at_work();
+        heartbeats.learn(false, true);
+        assert_eq!(interval(), 5 * second, "it has worked since");
+        heartbeats.learn(false, true);
+        assert!(interval() > 5 * second);
     }
 
     #[test]

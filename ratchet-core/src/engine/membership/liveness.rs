@@ -192,6 +192,11 @@ impl Liveness {
         self.clock().trust(deadline)
     }
 
+    /// Returns the database's time in the last reply to a heartbeat.
+    pub(crate) fn database_time(&self) -> Option<Timestamp> {
+        self.clock().last()
+    }
+
     fn clock(&self) -> MutexGuard<'_, ClockWatch> {
         self.clock
             .lock()
