@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// Seconds of the measurement
     #[arg(long, default_value_t = 60)]
     seconds: u32,
+    /// The nodes' idle interval in seconds, for databases that suspend when they are idle
+    #[arg(long)]
+    idle_interval: Option<u32>,
     /// Jobs per second, enqueued by a client that belongs to no node; 0 means idle nodes
     #[arg(long, default_value_t = 0)]
     rate: u32,
@@ -164,10 +167,15 @@ struct Cluster {
 impl Cluster {
     fn build(stores: &[SharedStore], options: &Options, ledger: &Arc<Ledger>) -> Result<Self> {
         let build = |n: usize| {
-            Ratchet::builder(Arc::clone(&stores[n / options.per_store]))
+            let builder = Ratchet::builder(Arc::clone(&stores[n / options.per_store]))
                 .register::<Nothing>()
-                .state(Arc::clone(ledger))
-                .build()
+                .state(Arc::clone(ledger));
+            let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+            match options.idle_interval.map(seconds) {
+                Some(interval) => builder.idle_interval(interval),
+                None => builder,
+            }
+            .build()
         };
         let nodes = (0..options.nodes).map(build).collect::<Result<_, _>>()?;
         Ok(Self { nodes })

@@ -48,6 +48,7 @@ impl Config {
     fn apply_node(&self, mut builder: NodeBuilder) -> NodeBuilder {
         let node = &self.node;
         set!(builder, node, String::as_str; label, active_passive);
+        set!(builder, node, Clone::clone; idle_interval);
         set!(builder, node, texts; capabilities, roles);
         set!(builder, node, Clone::clone; promotable, drain_grace, store_deadline);
         match &node.capabilities_file {

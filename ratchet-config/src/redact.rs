@@ -84,8 +84,10 @@ fn remote(rest: &str) -> String {
         None if plain(login) => format!("{login}@"),
         _ => format!("{HIDDEN}@"),
     });
-    // SQL Server also has URLs with semicolons.
-    if let Some((place, parameters)) = rest.split_once(';') {
+    // SQL Server also has URLs with semicolons. In a query, a semicolon belongs to a value.
+    if let Some((place, parameters)) = rest.split_once(';')
+        && !place.contains('?')
+    {
         return format!("{login}{};{}", place_of(place), pairs(parameters));
     }
     let (place, query) = split_query(rest);

@@ -9,12 +9,12 @@ section! {
     /// How nodes detect each other's death, and how a leader is elected. All nodes of a cluster
     /// should have the same values.
     pub struct ClusterConfig in "cluster" {
-        /// The interval between heartbeats of a node that holds jobs, leads in a role, is starting
-        /// or is draining.
+        /// The interval between heartbeats of a node that holds jobs, leads other nodes, is
+        /// starting or is draining.
         heartbeat_interval: Option<Duration> as "duration", default "5s";
 
-        /// The longest interval between heartbeats of a node that holds no job and leads in no
-        /// role; at most 60 s.
+        /// The longest interval between heartbeats of a node that holds no job and leads no other
+        /// node; at most 1 h.
         heartbeat_max: Option<Duration> as "duration", default "30s";
 
         /// How long a node must be silent to count as dead; at least three times

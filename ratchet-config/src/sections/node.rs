@@ -34,6 +34,12 @@ section! {
         /// How long a drain waits for running bodies.
         drain_grace: Option<Duration> as "duration", default "30s";
 
+        /// An interval from 1 min to 1 h at which an idle node calls the database, for databases
+        /// that suspend while they get no queries. It sets `heartbeat_max`, the timings of
+        /// leadership and the intervals of `[poll]`, unless these are set, and turns off wakeups
+        /// between processes.
+        idle_interval: Option<Duration> as "duration", example "\"10m\"";
+
         /// The timeout of one store call by the engine.
         store_deadline: Option<Duration> as "duration", default "10s";
     }

@@ -182,6 +182,10 @@ fn what_is_harmless_is_shown() {
             "Server=db;User Id=sa;Password=x",
             "Server=db;User Id=sa;Password=***",
         ),
+        (
+            "postgres://db/jobs?password=x;w=x",
+            "postgres://db/jobs?password=***",
+        ),
         ("host=db password=x dbname=jobs", "host=db password=*** ***"),
         ("mysql://me:x@db/jobs", "mysql://***"),
         ("hunter2", "***"),

@@ -386,7 +386,7 @@ fn every_invariant_names_its_keys() {
             &["cluster.dead_after", "cluster.heartbeat_interval"],
         ),
         (
-            "[cluster]\nheartbeat_max = '61s'",
+            "[cluster]\nheartbeat_max = '61m'",
             &["cluster.heartbeat_max"],
         ),
         (

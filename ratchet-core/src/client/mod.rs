@@ -197,6 +197,9 @@ impl Client {
         let created = jobs.iter().zip(&answers);
         let created = created.filter(|(_, answer)| matches!(answer, Enqueued::Created(_)));
         let created = created.map(|(job, _)| job);
+        if let Some(own) = &self.0.node {
+            own.wake_queue.jobs_changed();
+        }
         self.wake_for(created.filter(|job| self.wakes(job))).await;
         Ok(answers)
     }

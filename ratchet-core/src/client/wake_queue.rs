@@ -8,15 +8,16 @@ use crate::model::ClaimRequest;
 use crate::name::Name;
 use crate::route::Route;
 
-/// Wakes the loops of a node from within its process: its pollers, and the loop that fires
-/// recurring definitions. A wakeup that arrives while a loop is busy is kept for it; several are
-/// merged into one.
+/// Wakes the loops of a node from within its process: its pollers, the loop that fires recurring
+/// definitions, and the loop that looks for due jobs. A wakeup that arrives while a loop is busy is
+/// kept for it; several are merged into one.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
     pollers: Vec<Poller>,
     /// The node id in the last heartbeat. `None` before the first heartbeat.
     node: Mutex<Option<NodeId>>,
     recurring: Notify,
+    jobs_changed: Notify,
 }
 
 #[derive(Debug)]
@@ -40,6 +41,7 @@ impl WakeQueue {
             pollers: pollers.into_iter().map(poller).collect(),
             node: Mutex::default(),
             recurring: Notify::new(),
+            jobs_changed: Notify::new(),
         }
     }
 
@@ -60,6 +62,17 @@ impl WakeQueue {
                 poller.notify.notify_one();
             }
         }
+        self.jobs_changed();
+    }
+
+    /// Tells the loop that looks for due jobs that this process has changed when jobs are due.
+    pub(crate) fn jobs_changed(&self) {
+        self.jobs_changed.notify_one();
+    }
+
+    /// Waits until this process has changed when jobs are due.
+    pub(crate) async fn until_jobs_change(&self) {
+        self.jobs_changed.notified().await;
     }
 
     /// Reserves slots of one poller for this many jobs of a route. Returns whether a poller had

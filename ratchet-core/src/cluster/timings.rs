@@ -80,6 +80,19 @@ impl LeaderTimings {
         }
     }
 
+    /// Returns timings with this interval between renewals, for
+    /// [`idle_interval`](crate::NodeBuilder::idle_interval). A renewal that fails can be repeated
+    /// for half a minute.
+    pub(crate) fn of_heartbeat(heartbeat: Duration) -> Self {
+        let half_minute = Duration::from_secs(30);
+        Self {
+            heartbeat,
+            fence_timeout: heartbeat.saturating_add(half_minute),
+            ttl: heartbeat.saturating_add(half_minute * 2),
+            ..Self::default()
+        }
+    }
+
     /// Returns the watchdog's resolution: a tenth of `fence_timeout`, at most 1 s.
     #[must_use]
     pub fn tick(&self) -> Duration {

@@ -344,6 +344,7 @@ impl Parts {
             beacons: Arc::clone(&self.beacons),
             roles: Arc::clone(&self.shared.roles),
             client: self.shared.client.clone(),
+            wake_queue: Arc::clone(&self.shared.wake_queue),
             coordinator: Arc::clone(&self.shared.coordinator),
         }
     }

@@ -1,6 +1,7 @@
 //! How many store calls the loops of a node make.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use ratchet_core::memory::Fault;
 use ratchet_core::model::{Heartbeat, NodeProfile, NodeStatus, PoolProfile};
 use ratchet_core::store::{NodeStore, Store};
 use ratchet_core::{
-    Client, JobState, MemoryStore, Name, NewJob, NodeBuilder, NodeId, Ratchet, time,
+    Client, JobState, MemoryStore, Name, NewJob, NodeBuilder, NodeId, Ratchet, RetryPolicy, time,
 };
 use tokio::sync::Barrier;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::kit::{Started, World, stop_all};
 
@@ -117,7 +118,8 @@ async fn a_client_that_was_there_before_the_nodes_soon_wakes_one_of_them() {
     let nodes: Vec<Started> = (0..10).map(start).collect();
     sleep(Duration::from_millis(1_100)).await;
     client.enqueue(job.another()).await.unwrap();
-    sleep(Duration::from_secs(1)).await;
+    // The leader looks for due jobs a second after the job was settled.
+    sleep(Duration::from_millis(1_500)).await;
     calls.take("claim_next_batch");
     world.ended(client.enqueue(job).await.unwrap().id()).await;
     assert_eq!(calls.take("claim_next_batch"), 1);
@@ -346,6 +348,59 @@ async fn a_node_without_other_nodes_sends_no_beacons() {
     let second = world.start();
     assert!(arrives().await, "no beacon for the second node");
     stop_all([first, second]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_an_idle_interval_lets_the_database_rest() {
+    let mut world = World::new();
+    let calls: Arc<Mutex<Vec<(Instant, &str)>>> = Arc::default();
+    let made = Arc::clone(&calls);
+    world.store = MemoryStore::clone(&world.store).with_faults(move |operation| {
+        made.lock().unwrap().push((time::monotonic(), operation));
+        Fault::None
+    });
+    let interval = Duration::from_secs(600);
+    let node = world.builder().idle_interval(interval).build().unwrap();
+    // The node is elected between two multiples of the interval.
+    sleep(Duration::from_secs(100)).await;
+    let node = Started::new(node);
+    sleep(Duration::from_secs(502)).await;
+    // Between two multiples of the interval there are jobs at different times; each is run at once,
+    // and once more when its retry is due. Then the node rests until the next multiple.
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let job = world.job("twice", move |_| {
+        let failed = counted.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+        async move {
+            sleep(Duration::from_secs(5)).await;
+            match failed {
+                true => Err("the first run fails".into()),
+                false => Ok(()),
+            }
+        }
+    });
+    let job = job.retry(RetryPolicy::fixed(2, Duration::from_secs(20)));
+    for delay in [0, 30, 90] {
+        let began = time::monotonic();
+        let id = node
+            .node
+            .enqueue(job.another().delay(Duration::from_secs(delay)));
+        let id = id.await.unwrap().id();
+        world.ended(id).await;
+        let took = began.elapsed().as_secs();
+        assert!((delay + 30..delay + 33).contains(&took), "{delay}: {took}");
+        sleep(Duration::from_secs(10)).await;
+    }
+    sleep(5 * interval).await;
+    let calls = calls.lock().unwrap().clone();
+    let rests: Vec<u64> = calls
+        .windows(2)
+        .map(|two| (two[1].0 - two[0].0).as_secs())
+        .filter(|rest| *rest > 60)
+        .collect();
+    assert_eq!(rests.len(), 6, "{rests:?}");
+    assert!(rests.iter().skip(1).all(|rest| *rest > 300), "{rests:?}");
+    node.stop().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

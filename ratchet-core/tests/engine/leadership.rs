@@ -413,7 +413,7 @@ async fn roles_and_timings_that_cannot_work_are_refused() {
         .role("a")
         .roles(["b"])
         .leader_timings(timings)
-        .heartbeat_max(61 * SECOND)
+        .heartbeat_max(3_601 * SECOND)
         .capabilities_from_file("/no such file")
         .build()
         .unwrap_err();
@@ -421,7 +421,7 @@ async fn roles_and_timings_that_cannot_work_are_refused() {
         "role a is declared twice",
         "role b",
         "heartbeat 8s",
-        "61s",
+        "3601s",
         "/no such file",
     ] {
         assert!(error.to_string().contains(part), "{part}: {error}");

@@ -38,13 +38,15 @@ fn what_a_program_may_register_later_counts_as_known() {
 fn every_problem_names_its_settings() {
     let mut timings = LeaderTimings::default();
     timings.ttl = 9 * SECOND;
-    let table: [(NodeBuilder, &[&str]); 19] = [
+    let table: [(NodeBuilder, &[&str]); 21] = [
+        (builder().idle_interval(59 * SECOND), &["idle_interval"]),
+        (builder().idle_interval(3_601 * SECOND), &["idle_interval"]),
         (builder().concurrency(0), &["concurrency"]),
         (
             builder().poll_interval(2 * SECOND, SECOND),
             &["poll_interval.min", "poll_interval.max"],
         ),
-        (builder().heartbeat_max(61 * SECOND), &["heartbeat_max"]),
+        (builder().heartbeat_max(3_601 * SECOND), &["heartbeat_max"]),
         (
             builder().heartbeat_max(SECOND),
             &["heartbeat_interval", "heartbeat_max"],

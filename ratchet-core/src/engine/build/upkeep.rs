@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::NodeBuilder;
-use crate::cluster::ClusterCoordinator;
+use crate::cluster::{ClusterCoordinator, InProcessCoordinator, LeaderTimings};
 use crate::engine::settings::retention::Retention;
 
 impl NodeBuilder {
@@ -30,12 +30,50 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets the longest interval between heartbeats of a node that holds no job and leads in no
-    /// role. The default is 30 s, the maximum 60 s. An order to drain can take that long to reach
+    /// Sets the longest interval between heartbeats of a node that holds no job and leads no other
+    /// node. The default is 30 s, the maximum 1 h. An order to drain can take that long to reach
     /// such a node.
     pub fn heartbeat_max(mut self, interval: Duration) -> Self {
         self.config.heartbeat_max = interval;
         self
+    }
+
+    /// Lets an idle node call the database only about every `interval`, from one minute to one
+    /// hour. This is for databases that suspend while they get no queries, and for a single
+    /// process.
+    ///
+    /// Sets [`poll_interval`](Self::poll_interval), [`heartbeat_max`](Self::heartbeat_max),
+    /// [`reclaim_interval`](Self::reclaim_interval),
+    /// [`maintenance_interval`](Self::maintenance_interval),
+    /// [`recurring_interval`](Self::recurring_interval) and
+    /// [`leader_timings`](Self::leader_timings), and uses an [in-process
+    /// coordinator](crate::InProcessCoordinator). A later call of such a setter replaces that part.
+    ///
+    /// Jobs that this process enqueues start at once, and delayed and recurring jobs start when
+    /// they are due. What another process enqueues or asks for takes effect up to `interval` later,
+    /// as do the timeouts of signals. After a crash of this process, no node leads for `interval`
+    /// and another minute, so that delayed jobs start up to `interval` late in that time.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use ratchet::{MemoryStore, Ratchet};
+    /// # fn main() -> Result<(), ratchet::BuildError> {
+    /// # let store = Arc::new(MemoryStore::new());
+    /// let ten_minutes = Duration::from_secs(600);
+    /// let node = Ratchet::builder(store).idle_interval(ten_minutes).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn idle_interval(mut self, interval: Duration) -> Self {
+        let config = &mut self.config;
+        config.idle_interval = Some(interval);
+        config.poll_max = interval;
+        config.heartbeat_max = interval;
+        config.reclaim_interval = interval;
+        config.maintenance_interval = interval;
+        config.recurring_interval = interval;
+        config.leadership = LeaderTimings::of_heartbeat(interval);
+        self.coordinator(InProcessCoordinator::new())
     }
 
     /// Sets how long a node must be silent to count as dead. It must be at least three heartbeat

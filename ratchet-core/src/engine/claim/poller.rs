@@ -39,10 +39,10 @@ use crate::name::Name;
 use crate::route::Selection;
 use crate::time::{self, millis_between, to_millis};
 
-/// The factor by which each wait of an idle poller is longer than the one before.
+/// The factor by which each wait of an idle poller is longer than the one before, up to [`GROWN`].
 const GROWTH: f64 = 1.5;
-/// The jitter of a wait, as a fraction in either direction.
-const JITTER: f64 = 0.1;
+/// The wait of an idle poller after which the next one is `poll_interval.max`.
+const GROWN: Duration = Duration::from_secs(1);
 /// The factor by which the wait of an idle poller is longer than `poll_interval.max` while another
 /// loop looks for due jobs. With the defaults this wait is 15 s.
 const QUIET: u32 = 15;
@@ -212,8 +212,7 @@ impl Poller {
         if self.failing || self.delay < longest || pool.throttles.next().is_some() {
             return wait;
         }
-        let jitter = 1.0 + JITTER * (2.0 * run.common.random() - 1.0);
-        (longest * QUIET).mul_f64(jitter)
+        run.common.pause(longest * QUIET)
     }
 
     /// Asks for jobs of these kinds. Returns how many jobs the store returned, or `None` if the
@@ -256,9 +255,11 @@ impl Poller {
                     return (Some(claimed), Duration::ZERO);
                 }
                 let delay = if late { config.poll_min } else { self.delay };
-                self.delay = delay.mul_f64(GROWTH).min(config.poll_max);
-                let jitter = 1.0 + JITTER * (2.0 * run.common.random() - 1.0);
-                let wait = delay.mul_f64(jitter).min(config.poll_max);
+                self.delay = match delay < GROWN {
+                    true => delay.mul_f64(GROWTH).min(config.poll_max),
+                    false => config.poll_max,
+                };
+                let wait = run.common.pause(delay).min(config.poll_max);
                 (Some(claimed), wait)
             }
             Err(error) => {

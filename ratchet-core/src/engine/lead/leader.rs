@@ -31,8 +31,8 @@ pub(crate) struct LeaderHandles {
 const UNREAD: Duration = Duration::from_secs(60);
 
 /// The largest jitter of a turn in which the node does not lead, as a fraction of the leader
-/// heartbeat. The candidate that comes first acquires a free role, so the jitter distributes the
-/// roles over the nodes at random.
+/// heartbeat; it is never longer than a second. The candidate that comes first acquires a free
+/// role, so the jitter distributes the roles over the nodes at random.
 const JITTER: f64 = 0.1;
 
 /// Campaigns for the role, as long as the node may lead.
@@ -121,11 +121,12 @@ async fn turn(
         tracing::info!(node = %run.identity.node(), role = %candidacy.leadership.role(), term = term.0, "node leads");
     }
     let wait = election.next_turn(&outcome);
-    Ok((Some(outcome), wait))
+    Ok((Some(outcome), run.common.aligned(wait).unwrap_or(wait)))
 }
 
 fn jitter(run: &LeaderHandles) -> Duration {
-    heartbeat(run).mul_f64(JITTER * run.common.random())
+    let longest = heartbeat(run).mul_f64(JITTER).min(Duration::from_secs(1));
+    longest.mul_f64(run.common.random())
 }
 
 fn heartbeat(run: &LeaderHandles) -> Duration {

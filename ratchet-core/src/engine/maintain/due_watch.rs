@@ -21,7 +21,7 @@ use std::time::Duration;
 use futures_util::future::join;
 
 use super::rest;
-use crate::client::{Client, RetryDelays};
+use crate::client::{Client, RetryDelays, WakeQueue};
 use crate::cluster::{ClusterCoordinator, Leadership};
 use crate::engine::common::Common;
 use crate::engine::lead::roles::{MAINTENANCE, Roles};
@@ -37,6 +37,10 @@ use crate::time;
 /// this number.
 const MOST_LOOKS: u32 = 16;
 
+/// The time from a change of when jobs are due, made by this process, to the next look. It matters
+/// only if `poll_interval.max` is longer. It is not zero, so that the woken nodes can claim first.
+const SOON: Duration = Duration::from_secs(1);
+
 /// The handles that the watch uses.
 pub(crate) struct DueWatchHandles {
     pub(crate) common: Arc<Common>,
@@ -45,6 +49,7 @@ pub(crate) struct DueWatchHandles {
     pub(crate) beacons: Arc<Beacons>,
     pub(crate) roles: Arc<Roles>,
     pub(crate) client: Client,
+    pub(crate) wake_queue: Arc<WakeQueue>,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
 }
 
@@ -73,7 +78,8 @@ async fn watch(run: &DueWatchHandles, works: &AtomicBool) {
     let mut looks = Looks::default();
     loop {
         let looked = look(run, &mut looks).await;
-        works.store(looked.is_ok(), Ordering::Relaxed);
+        let failed = looked.is_err();
+        works.store(!failed, Ordering::Relaxed);
         let wait = match looked {
             Ok(wait) => {
                 backoff.reset();
@@ -81,12 +87,18 @@ async fn watch(run: &DueWatchHandles, works: &AtomicBool) {
             }
             Err(error) => backoff.failed(&error, run.common.random()),
         };
-        tokio::time::sleep(wait).await;
+        let next = time::monotonic() + wait;
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = run.wake_queue.until_jobs_change(), if !failed => {
+                tokio::time::sleep_until(next.min(time::monotonic() + SOON)).await;
+            }
+        }
     }
 }
 
-/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks. If there is no other
-/// node, only this node's own loops receive it.
+/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks. If there is no
+/// other node, only this node's own loops receive it.
 async fn send_beacons(run: &DueWatchHandles, leadership: &Leadership, works: &AtomicBool) {
     let looks_often = run.common.config.poll_max <= BEACON;
     loop {
@@ -118,13 +130,13 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
         .filter(|left| !left.is_zero());
     // The wait is one millisecond longer, because this node's clock may run slightly faster than
     // the database's.
-    let wait = upcoming
-        .min()
-        .map_or(within, |left| left + Duration::from_millis(1));
+    let wait = upcoming.min().map(|left| left + Duration::from_millis(1));
     routes.retain(|due| due.due_in.is_zero());
     let due = looks.count(routes.into_iter().map(|due| due.route));
     run.client.wake_for_routes(due).await;
-    Ok(wait.clamp(config.poll_min, config.poll_max).max(rest))
+    let longest = run.common.aligned(within).unwrap_or(within);
+    let wait = wait.map_or(longest, |wait| wait.min(longest));
+    Ok(wait.max(config.poll_min).max(rest))
 }
 
 /// For each route, how many consecutive looks found due jobs.

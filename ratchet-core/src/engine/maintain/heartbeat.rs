@@ -172,11 +172,12 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
     Ok(reply)
 }
 
-/// Returns whether the death of this node would delay nothing: the store has no claim under this
-/// node, as far as the node knows, the node leads in no role, and is neither joining nor leaving.
+/// Returns whether the death of this node would delay nothing: as far as the node knows, the store
+/// has no claim under this node. The node leads no other node, and is neither joining nor leaving.
 fn is_at_rest(run: &HeartbeatHandles) -> bool {
     let holds = run.claims.has_waiting() || run.claims.ledger.unheld() > 0;
-    let idle = run.running.len() == 0 && !holds && !run.roles.any_leads();
+    let leads_others = run.roles.any_leads() && !run.interval.is_alone();
+    let idle = run.running.len() == 0 && !holds && !leads_others;
     idle && run.identity.status() == NodeStatus::Active
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct MaintenanceHandles {
 pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
     loop {
         let wait = run.common.config.maintenance_interval;
-        tokio::time::sleep(wait.mul_f64(0.9 + 0.2 * run.common.random())).await;
+        tokio::time::sleep(run.common.pause(wait)).await;
         let leads = run.roles.leadership(MAINTENANCE);
         if !leads.is_some_and(Leadership::is_leader) {
             continue;

@@ -72,7 +72,7 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
         }
         metrics::reclaim_pass(began.elapsed());
         if leadership.is_some_and(Leadership::is_leader) {
-            tokio::time::sleep(interval.mul_f64(0.9 + 0.2 * run.common.random())).await;
+            tokio::time::sleep(run.common.pause(interval)).await;
         }
         for _ in 0..=SKIPPED {
             let elected = async {

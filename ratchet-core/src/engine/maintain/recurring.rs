@@ -328,7 +328,8 @@ impl Pause {
         let random = run.common.random();
         let slot = next.map(|next| next.max(JITTER / 2) + JITTER.mul_f64(random));
         let until = |slot: Option<Duration>, longest: Duration| {
-            let longest = longest.mul_f64(0.9 + 0.1 * random);
+            let aligned = run.common.aligned(longest);
+            let longest = aligned.unwrap_or(longest.mul_f64(0.9 + 0.1 * random));
             slot.map_or(longest, |slot| slot.min(longest))
         };
         let late = next.map(|next| next + FOLLOW.mul_f64(1.0 + random));

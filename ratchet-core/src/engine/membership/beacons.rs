@@ -3,8 +3,8 @@
 //! The leader sends a beacon every 2 s while it looks for due jobs. If there is no other node, only
 //! its own loops receive the beacon, without the transport of the wakeups. A node that receives
 //! beacons knows that the leader works, and that wakeups arrive. So it needs to read less often:
-//! whether jobs are due, who leads, and whether a recurring definition has changed. A wakeup for all
-//! nodes ends the trust in earlier beacons. A leader that resigns sends one, so that candidates
+//! whether jobs are due, who leads, and whether a recurring definition has changed. A wakeup for
+//! all nodes ends the trust in earlier beacons. A leader that resigns sends one, so that candidates
 //! notice at once.
 
 use std::sync::Arc;

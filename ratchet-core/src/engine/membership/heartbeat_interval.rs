@@ -1,7 +1,8 @@
 //! Decides how often the node sends a heartbeat.
 //!
-//! The interval is short while something depends on the node: it holds claims, leads or drains.
-//! Otherwise the interval grows, because the death of a node that holds nothing delays no job. Each
+//! The interval is short while something depends on the node: it holds claims, leads other nodes or
+//! drains. Otherwise the interval grows, because the death of a node that holds nothing delays no
+//! job. If there is no other node, the interval becomes the longest one at once. Each
 //! heartbeat publishes the time until the next one, and a node counts as dead only after three such
 //! intervals.
 
@@ -121,6 +122,7 @@ impl HeartbeatInterval {
         state.alone = alone;
         let has_worked = std::mem::take(&mut state.has_worked);
         state.interval = match at_rest && !has_worked {
+            true if alone => self.longest,
             true => state.interval.mul_f64(GROWTH).min(self.longest),
             false => self.shortest,
         };

@@ -24,7 +24,7 @@ pub(crate) struct Liveness {
     draining: CancellationToken,
     /// Notified at each successful heartbeat.
     heard: Notify,
-    /// Since when this node's heartbeats have succeeded without a gap.
+    /// The period in which this node's heartbeats have succeeded without a gap.
     heard_since: Mutex<Option<Heard>>,
     /// Detects whether the database's clock stepped between two heartbeats.
     clock: Mutex<ClockWatch>,
@@ -43,6 +43,8 @@ struct Heard {
     told: (NodeId, Timestamp),
     /// How long after the last heartbeat the next may succeed without a gap.
     gap: Duration,
+    /// How long the period must last until the silence of other nodes counts.
+    patience: Duration,
 }
 
 impl Liveness {
@@ -85,8 +87,15 @@ impl Liveness {
             .unwrap_or_else(|broken| broken.into_inner());
         let written = heard.as_ref().map(|heard| heard.told);
         let written = written.filter(|(by, _)| *by == node).map(|(_, at)| at);
-        if written.is_some_and(|at| reply.previous < Some(at)) {
-            self.rewound();
+        let dead_after = self.common.config.dead_after;
+        let rewound = written.is_some_and(|at| reply.previous < Some(at));
+        let again = match rewound {
+            // The rows of other nodes may lack the long intervals that these nodes use now.
+            true => dead_after.max(self.common.config.heartbeat_max.mul_f64(1.5)),
+            false => dead_after,
+        };
+        if rewound {
+            Self::rewound(again);
         }
         // A later `previous` was written by a heartbeat whose reply was lost. It may hide a rewind
         // that came before it, so it counts as a gap.
@@ -95,12 +104,14 @@ impl Liveness {
             let late = now.saturating_duration_since(heard.last) > heard.gap;
             !late && goes_on && step.is_none()
         };
+        let (since, patience) = match heard.as_ref().filter(in_time) {
+            Some(heard) => (heard.since, heard.patience),
+            None => (now, again),
+        };
         *heard = Some(Heard {
-            since: heard
-                .as_ref()
-                .filter(in_time)
-                .map_or(now, |heard| heard.since),
+            since,
             last: now,
+            patience,
             alive_until: if alive {
                 sent + self.patience(heartbeat.interval)
             } else {
@@ -108,10 +119,7 @@ impl Liveness {
             },
             told: (node, database),
             // A pause that is too short for this node to be declared dead is not a gap.
-            gap: heartbeat
-                .interval
-                .saturating_mul(2)
-                .max(self.common.config.dead_after / 2),
+            gap: heartbeat.interval.saturating_mul(2).max(dead_after / 2),
         });
         drop(heard);
         if alive {
@@ -164,9 +172,8 @@ impl Liveness {
     /// Logs that the database went back to an earlier state, because it failed over to a replica
     /// that lags, or was restored from a backup. Its rows about other nodes are outdated, and the
     /// claims that this node holds may no longer be stored.
-    fn rewound(&self) {
+    fn rewound(again: Duration) {
         metrics::database_rewound();
-        let again = self.common.config.dead_after;
         tracing::warn!(
             silence_counts_after = ?again,
             "the database went back to an earlier state: this node's row lacks its last heartbeat"
@@ -174,16 +181,15 @@ impl Liveness {
     }
 
     /// Returns whether the database has been reachable for `dead_after`, without a step of its
-    /// clock or a rewind, so that the other nodes have had time to send a heartbeat.
+    /// clock or a rewind, so that the other nodes have had time to send a heartbeat. After a rewind
+    /// this takes one and a half times `heartbeat_max`, if that is longer.
     pub(crate) fn trusts_silence(&self) -> bool {
         let heard = self
             .heard_since
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
-        let patience = self.common.config.dead_after;
-        heard
-            .as_ref()
-            .is_some_and(|heard| heard.last.saturating_duration_since(heard.since) >= patience)
+        let trusts = |heard: &Heard| heard.last - heard.since >= heard.patience;
+        heard.as_ref().is_some_and(trusts)
     }
 
     /// Returns how far a store call that begins now may trust the database's clock.

@@ -72,6 +72,9 @@ pub(crate) struct Config {
     /// How long one call of the store may take. The default is 10 s.
     pub(crate) store_deadline: Duration,
     pub(crate) leadership: LeaderTimings,
+    /// The interval at whose multiples an idle node calls the database. `None` if its loops are
+    /// independent, so that their calls are spread.
+    pub(crate) idle_interval: Option<Duration>,
     /// How long the node waits for others to take over from a leader that vanished. The default is
     /// zero.
     pub(crate) takeover_delay: Duration,
@@ -104,6 +107,7 @@ impl Default for Config {
             retire_recurring: false,
             store_deadline: seconds(10),
             leadership: LeaderTimings::default(),
+            idle_interval: None,
             takeover_delay: Duration::ZERO,
         }
     }
@@ -121,7 +125,10 @@ impl Config {
     }
 
     /// The longest heartbeat interval that may be configured.
-    const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
+    const LONGEST_HEARTBEAT: Duration = Duration::from_secs(3_600);
+
+    /// The shortest idle interval that may be configured.
+    const SHORTEST_IDLE: Duration = Duration::from_secs(60);
 
     /// Returns how long a heartbeat may take. A heartbeat that hangs must leave time for another
     /// heartbeat before the node counts as dead.
@@ -200,8 +207,21 @@ impl Config {
                 self.poll_min, self.poll_max
             ),
         );
+        let idle = Self::SHORTEST_IDLE..=Self::LONGEST_HEARTBEAT;
+        let refused = self.idle_interval.filter(|given| !idle.contains(given));
+        if let Some(given) = refused {
+            refuse(
+                true,
+                &["idle_interval"],
+                format!(
+                    "idle_interval {given:?} is not between {:?} and {:?}",
+                    idle.start(),
+                    idle.end()
+                ),
+            );
+        }
         refuse(
-            self.heartbeat_max > Self::LONGEST_HEARTBEAT,
+            self.heartbeat_max > Self::LONGEST_HEARTBEAT && refused.is_none(),
             &["heartbeat_max"],
             format!(
                 "heartbeat_max {:?} is longer than {:?}",

@@ -364,6 +364,7 @@ async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
         }
     }
     let_go(run, batch, answers);
+    run.wake_queue.jobs_changed();
     if batch.makes_room {
         run.wake_queue.wake(None);
     }
