@@ -64,6 +64,7 @@ pub(super) fn joined(records: &[NodeRecord], leaders: &[Leader], now: Timestamp)
     view::Cluster {
         nodes: nodes.collect(),
         leaders: leaders.collect(),
+        next: None,
     }
 }
 

@@ -86,6 +86,7 @@ pub(super) async fn queues(client: &Client) -> Result<view::Queues, Failure> {
         queues,
         counts_at: at,
         due_at: at,
+        next: None,
     })
 }
 

@@ -295,7 +295,7 @@ catalog! {
     MAINTENANCE: Histogram "ratchet_maintenance_seconds" []
         "Duration of a maintenance pass for old jobs, batches and rates.";
     NOTHING_RUNS: Gauge "ratchet_nothing_runs" []
-        "1 while jobs are due and no node is live, otherwise 0. Set by processes that serve the HTTP interface, such as `ratchet serve`; at most 10 s old.";
+        "1 while jobs are due and no node is live, otherwise 0. Set by processes that serve the HTTP interface, such as `ratchet serve`, while a client reads it, or asks for `/ready` or `/metrics`; at most 10 s old.";
 
     // Backlog.
     QUEUE_DUE: Gauge "ratchet_queue_due_jobs" [QUEUE]

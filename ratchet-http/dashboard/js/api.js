@@ -32,6 +32,18 @@ export function get(path, query, signal) {
   return read(path, query, signal);
 }
 
+/** Reads all pages of a list, and returns the last page with the items of all pages in `items`. */
+export async function getAll(path, items, signal) {
+  const all = [];
+  let after = null;
+  for (;;) {
+    const page = await read(path, { after }, signal);
+    all.push(...page[items]);
+    if (!page.next) return { ...page, [items]: all };
+    after = page.next;
+  }
+}
+
 /** Reads JSON without rounding its numbers: payloads may have more digits than JavaScript can hold. */
 export function getExact(path, query, signal) {
   return read(path, query, signal, exact);

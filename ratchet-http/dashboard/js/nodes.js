@@ -1,6 +1,6 @@
 // Keeps the nodes as last read. Pages read them once, and again when the membership changes.
 
-import { get } from "./api.js";
+import { getAll } from "./api.js";
 import { h, put } from "./dom.js";
 import { brief } from "./format.js";
 import { way } from "./router.js";
@@ -17,7 +17,7 @@ const asked = new Set();
 
 /** Reads the nodes again. */
 export function learnNodes() {
-  reading ??= get("cluster/nodes")
+  reading ??= getAll("cluster/nodes", "nodes")
     .then((cluster) => knowNodes(cluster.nodes))
     .catch(() => {
       // Until the read succeeds, pages show ids. A page that needs the nodes shows the error.

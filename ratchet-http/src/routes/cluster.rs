@@ -2,10 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
+use ratchet_core::NodeId;
+use ratchet_core::model::NodeRecord;
 
+use super::inputs::{self, AfterId};
 use super::probes::{leading, own_role};
 use super::table::{Route, get};
 use crate::api::Api;
+use crate::extract::Query;
 use crate::problem::{Code, Problem};
 use crate::view::{Cluster, Node, Role, Status};
 
@@ -15,14 +19,16 @@ pub(super) fn routes() -> Vec<Route> {
             .says("Returns the status of this process, without a query of the database.")
             .ok::<Status>("The node, its roles, and the state of the cluster as last read."),
         get("/cluster/nodes", nodes)
-            .says("Returns all nodes and leaders, read at most a few seconds ago.")
-            .ok::<Cluster>("The nodes, including ended ones, and one entry for each role.")
+            .says("Returns a page of the nodes, and all leaders, read at most a few seconds ago.")
+            .query::<AfterId>()
+            .ok::<Cluster>("The page of nodes, including ended ones, and one entry for each role.")
             .refuses(&[Code::Unavailable]),
     ]
 }
 
 async fn status(State(api): State<Api>) -> Json<Status> {
     let info = api.client().store().info();
+    api.sampler().ask();
     let read = api.sampler().last_cluster();
     let node = api.node();
     let own = node.map(ratchet_core::Node::id);
@@ -59,11 +65,22 @@ async fn status(State(api): State<Api>) -> Json<Status> {
     })
 }
 
-async fn nodes(State(api): State<Api>) -> Result<Json<Cluster>, Problem> {
+async fn nodes(
+    State(api): State<Api>,
+    Query(query): Query<AfterId>,
+) -> Result<Json<Cluster>, Problem> {
+    let after: Option<NodeId> = inputs::optional_id("after", query.after.as_deref())?;
+    let limit = inputs::page_from_memory(&api, query.limit)?;
     let read = api.sampler().cluster().await?;
     let leaders = read.leaders();
     let own = api.node().map(|node| (node.id(), node.stats()));
-    let nodes = read.nodes.iter().map(|record| {
+    let records = read.nodes.iter();
+    let mut records: Vec<&NodeRecord> = records
+        .filter(|record| after.is_none_or(|after| record.node > after))
+        .collect();
+    records.sort_by_key(|record| record.node);
+    let next = inputs::first_page(&mut records, limit, |record| record.node.to_string());
+    let nodes = records.into_iter().map(|record| {
         let mut node = Node::new(record, read.at);
         let led = leaders
             .iter()
@@ -76,5 +93,6 @@ async fn nodes(State(api): State<Api>) -> Result<Json<Cluster>, Problem> {
     Ok(Json(Cluster {
         nodes: nodes.collect(),
         leaders,
+        next,
     }))
 }

@@ -38,6 +38,12 @@ pub(crate) fn optional_name(
     Ok(text.map(|text| Name::new(field, text)).transpose()?)
 }
 
+/// Returns the size of a page of items from memory, or an error if the requested size is 0 or
+/// exceeds the API's limit.
+pub(crate) fn page_from_memory(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
+    page(api, Some(asked.unwrap_or(api.limits().page)))
+}
+
 /// Returns the size of a page, or an error if the requested size is 0 or exceeds the API's limit.
 pub(crate) fn page(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
     let most = api.limits().page;
@@ -89,6 +95,42 @@ pub(crate) struct Before {
     /// The maximum number of items on the page; 50 by default.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<usize>,
+}
+
+/// The parameters of a page of items that are identified by ids and come from memory.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AfterId {
+    /// Only items whose ids come after this id: the value of `next` on the previous page.
+    #[schemars(with = "Option<Id>")]
+    pub(crate) after: Option<String>,
+    /// The maximum number of items on the page; by default as many as a page may have.
+    #[schemars(range(min = 1))]
+    pub(crate) limit: Option<usize>,
+}
+
+/// The parameters of a page of items that are identified by names and come from memory.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AfterNameInMemory {
+    /// Only items whose names come after this name: the value of `next` on the previous page.
+    #[schemars(with = "Option<NameText>")]
+    pub(crate) after: Option<String>,
+    /// The maximum number of items on the page; by default as many as a page may have.
+    #[schemars(range(min = 1))]
+    pub(crate) limit: Option<usize>,
+}
+
+/// Reduces `items` to the first page of this size. Returns the identifier of the last item on the
+/// page if there are more items.
+pub(crate) fn first_page<T>(
+    items: &mut Vec<T>,
+    size: usize,
+    identifier: impl Fn(&T) -> String,
+) -> Option<String> {
+    let is_last = items.len() <= size;
+    items.truncate(size);
+    items.last().filter(|_| !is_last).map(identifier)
 }
 
 /// The parameters of a page of items that are identified by names.

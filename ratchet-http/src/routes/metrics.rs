@@ -21,6 +21,7 @@ pub(super) fn routes() -> Vec<Route> {
 }
 
 async fn metrics(State(api): State<Api>) -> Response {
+    api.sampler().ask();
     match api.metrics() {
         Some(text) => ([(header::CONTENT_TYPE, TEXT)], text).into_response(),
         None => {

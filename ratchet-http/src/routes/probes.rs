@@ -1,4 +1,5 @@
-//! The probes for load balancers and process supervisors, answered from memory to every client.
+//! The probes for load balancers and process supervisors, answered to every client. They use what
+//! was read in the background. Only `/ready` waits for such a read, if the last one is old.
 
 use axum::Json;
 use axum::extract::State;
@@ -25,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
             .ok::<Health>("The process is alive"),
         get("/ready", ready)
             .open()
-            .says("Reports from memory whether this process should get work and traffic")
+            .says("Reports whether this process should get work and traffic")
             .ok::<Readiness>("The process is ready")
             .answers::<Readiness>(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -53,7 +54,7 @@ async fn health() -> Json<Health> {
 }
 
 async fn ready(State(api): State<Api>) -> Response {
-    let readiness = readiness(&api);
+    let readiness = readiness(&api).await;
     let status = match readiness.status {
         Ready::Ready => StatusCode::OK,
         Ready::NotReady => StatusCode::SERVICE_UNAVAILABLE,
@@ -63,7 +64,7 @@ async fn ready(State(api): State<Api>) -> Response {
 
 /// Returns whether the process is ready. If the process is not ready, the result contains the
 /// reasons.
-fn readiness(api: &Api) -> Readiness {
+async fn readiness(api: &Api) -> Readiness {
     let mut reasons = Vec::new();
     if let Some(node) = api.node() {
         reasons.extend(match node.status() {
@@ -75,7 +76,7 @@ fn readiness(api: &Api) -> Readiness {
             NodeStatus::Active => None,
         });
     }
-    let fitness = api.sampler().fitness();
+    let fitness = api.sampler().fitness().await;
     if !fitness.database {
         reasons.push(NotReady::Database);
     }

@@ -4,19 +4,20 @@ use axum::Json;
 use axum::extract::State;
 use ratchet_core::Name;
 
-use super::inputs::NameText;
+use super::inputs::{self, AfterNameInMemory, NameText};
 use super::table::{Route, get, post};
 use crate::api::Api;
 use crate::auth::{Access, Action};
-use crate::extract::{NoBody, Path};
+use crate::extract::{NoBody, Path, Query};
 use crate::problem::{Code, Problem};
-use crate::view::{Changed, Queues};
+use crate::view::{Changed, Queue, Queues};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
         get("/api/queues", list)
-            .says("Returns the queues, with the last counts of their jobs")
-            .ok::<Queues>("The known queues, from memory"),
+            .says("Returns a page of the queues, with the last counts of their jobs")
+            .query::<AfterNameInMemory>()
+            .ok::<Queues>("The page, from memory"),
         post(
             "/api/queues/{name}/pause",
             Access::Write(Action::PauseQueue),
@@ -38,8 +39,21 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn list(State(api): State<Api>) -> Json<Queues> {
-    Json(api.sampler().queues())
+async fn list(
+    State(api): State<Api>,
+    Query(query): Query<AfterNameInMemory>,
+) -> Result<Json<Queues>, Problem> {
+    let after = inputs::optional_name("after", query.after.as_deref())?;
+    let limit = inputs::page_from_memory(&api, query.limit)?;
+    let mut page = api.sampler().queues();
+    let is_after = |queue: &Queue| {
+        after
+            .as_ref()
+            .is_none_or(|name| *queue.name > *name.as_str())
+    };
+    page.queues.retain(is_after);
+    page.next = inputs::first_page(&mut page.queues, limit, |queue| queue.name.clone());
+    Ok(Json(page))
 }
 
 async fn set(

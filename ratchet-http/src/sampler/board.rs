@@ -141,10 +141,22 @@ impl Board {
     pub(super) fn due_failed(&mut self) {
         self.due_failures = self.due_failures.saturating_add(1);
         if self.due_failures >= AWAY_AFTER {
-            self.due = None;
-            self.stranded.clear();
-            self.stranded_since = None;
+            self.forget_due();
         }
+    }
+
+    /// Forgets what was read in an earlier period of reads: it says nothing about now.
+    pub(super) fn begin(&mut self) {
+        self.forget_due();
+        self.nothing_runs = false;
+        self.failures = 0;
+        self.due_failures = 0;
+    }
+
+    fn forget_due(&mut self) {
+        self.due = None;
+        self.stranded.clear();
+        self.stranded_since = None;
     }
 
     /// Stores a count of the jobs of all queues. The count began at `began`.
@@ -178,6 +190,19 @@ impl Board {
         let differ = self.dead.read(jobs, at);
         let (jobs, at) = self.dead.kept().filter(|_| differ)?;
         Some(view::Failures::new(at, jobs))
+    }
+
+    /// Returns whether a recent read of the nodes and one of the due routes succeeded, or the reads
+    /// fail.
+    pub(super) fn is_fitness_known(&self) -> bool {
+        let read = self.cluster.as_ref();
+        let is_recent = read.is_some_and(|cluster| cluster.age() <= TRUSTED);
+        (is_recent && self.is_due_read()) || self.failures >= AWAY_AFTER
+    }
+
+    /// Returns whether the due routes were read, or the last read of them failed.
+    pub(super) const fn is_due_read(&self) -> bool {
+        self.due.is_some() || self.due_failures > 0
     }
 
     pub(super) fn fitness(&self) -> Fitness {

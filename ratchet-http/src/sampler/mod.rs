@@ -1,15 +1,17 @@
 //! Reads the state of the cluster in the background, once for all clients.
 //!
-//! - The nodes and the due routes are always read, because readiness depends on them; less often
-//!   while no client reads.
+//! - The nodes and the due routes are read while clients read, and less often while they only ask
+//!   for the readiness, the metrics or the status of the process.
 //! - The counts of jobs and the newest dead letters are read only while clients read. The pause
 //!   between two such reads grows with the duration of a read, and does not depend on the number of
 //!   clients.
 //! - The newest jobs are read only while there are listeners.
 //!
-//! A client counts as reading for a minute after each request. Each kind of read has one loop, so
+//! So an API that no client uses reads nothing. A client counts as reading for a minute after each
+//! request, and as asking for five minutes. Each kind of read has one loop, so
 //! it never runs twice at the same time. Requests use the results of the last reads. Only requests
-//! for the nodes and the overview wait, for a short time, if the last read of the nodes is too old.
+//! for the nodes, the overview and the readiness wait, for a short time, if the last read of the
+//! nodes is too old.
 
 mod board;
 mod changes;
@@ -40,18 +42,21 @@ use crate::view::{self, At, Counts, Overview};
 
 /// The time for which a client counts as reading after a request.
 const LOOKING: Duration = Duration::from_secs(60);
+/// The time for which a client counts as asking after a request for the readiness, the metrics or
+/// the status. It is longer than the usual intervals of probes and of Prometheus.
+const ASKING: Duration = Duration::from_secs(300);
 /// The deadline of a background read. Counts of jobs and reads of dead letters have the deadline of
 /// the store's calls instead.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// The intervals between reads of the nodes and leaders.
 const CLUSTER: Pace = Pace {
     watched: Duration::from_secs(2),
-    quiet: Some(Duration::from_secs(5)),
+    asked: Some(Duration::from_secs(5)),
 };
 /// The intervals between reads of the due routes.
 const DUE: Pace = Pace {
     watched: Duration::from_secs(3),
-    quiet: Some(Duration::from_secs(10)),
+    asked: Some(Duration::from_secs(10)),
 };
 /// The minimum pause between two counts of jobs.
 const COUNTS: Duration = Duration::from_secs(10);
@@ -77,8 +82,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 struct Pace {
     /// The interval while clients read.
     watched: Duration,
-    /// The interval while no client reads. `None` if nothing is read during this time.
-    quiet: Option<Duration>,
+    /// The interval while clients only ask for the readiness, the metrics or the status. `None` if
+    /// nothing is read for that.
+    asked: Option<Duration>,
 }
 
 /// Reads the state of the cluster in the background.
@@ -94,11 +100,21 @@ struct Shared {
     namespaces: Vec<Name>,
     board: Mutex<Board>,
     feed: Arc<Feed>,
-    looked_at: Mutex<Option<Instant>>,
-    /// Notified when a client begins to read while no other client reads.
+    demand: Mutex<Demand>,
+    /// Notified when a client begins to read, or to ask, while no other client does.
     looks: Notify,
-    /// Notified after every successful read.
+    /// Notified after every successful read, and after every failed read of the nodes or the due
+    /// routes.
     read: watch::Sender<()>,
+}
+
+/// When clients last needed the reads.
+#[derive(Debug, Default)]
+struct Demand {
+    /// When a client last read.
+    looked_at: Option<Instant>,
+    /// When a client last read, or asked for the readiness, the metrics or the status.
+    asked_at: Option<Instant>,
 }
 
 impl Sampler {
@@ -109,7 +125,7 @@ impl Sampler {
                 namespaces,
                 board: Mutex::default(),
                 feed: Arc::default(),
-                looked_at: Mutex::default(),
+                demand: Mutex::default(),
                 looks: Notify::new(),
                 read: watch::Sender::new(()),
             }),
@@ -133,8 +149,17 @@ impl Sampler {
         self
     }
 
-    /// Returns whether the database responds, and whether due jobs can run.
-    pub(crate) fn fitness(&self) -> Fitness {
+    /// Records that a client asks for the readiness, the metrics or the status.
+    pub(crate) fn ask(&self) {
+        self.shared.ask();
+    }
+
+    /// Returns whether the database responds, and whether due jobs can run. Waits for a read of the
+    /// nodes if the last one is old, for up to [`PATIENCE`].
+    pub(crate) async fn fitness(&self) -> Fitness {
+        self.shared.ask();
+        let known = |board: &Board| board.is_fitness_known().then_some(());
+        self.shared.wait(PATIENCE, known).await;
         self.shared.board().fitness()
     }
 
@@ -164,6 +189,8 @@ impl Sampler {
     /// [`Code::Unavailable`] as in [`cluster`](Self::cluster).
     pub(crate) async fn overview(&self) -> Result<Overview, Problem> {
         self.cluster().await?;
+        let due_is_read = |board: &Board| board.is_due_read().then_some(());
+        self.shared.wait(PATIENCE, due_is_read).await;
         let board = self.shared.board();
         let mut overview = board.overview().ok_or_else(away)?;
         overview.series = board.series();
@@ -245,6 +272,7 @@ impl Shared {
 
     async fn read_clusters(&self) {
         let mut failures = 0;
+        self.is_needed(CLUSTER).await;
         loop {
             match within(DEADLINE, self.cluster()).await {
                 Ok(cluster) => {
@@ -267,6 +295,7 @@ impl Shared {
                 Err(error) => {
                     failures += 1;
                     self.board().cluster_failed();
+                    self.read.send_replace(());
                     if failures == board::AWAY_AFTER {
                         tracing::warn!(%error, "the database does not answer");
                     } else {
@@ -316,6 +345,7 @@ impl Shared {
                     board.due_failed();
                     metrics::nothing_runs(board.nothing_runs());
                     drop(board);
+                    self.read.send_replace(());
                     tracing::debug!(%error, "the due routes could not be read");
                 }
             }
@@ -326,7 +356,7 @@ impl Shared {
     async fn count(&self) {
         let mut pace = Pace {
             watched: Duration::ZERO,
-            quiet: None,
+            asked: None,
         };
         self.clock_is_known().await;
         loop {
@@ -351,7 +381,7 @@ impl Shared {
         let failed = JobFilter::all().state(JobState::Failed);
         let mut pace = Pace {
             watched: Duration::ZERO,
-            quiet: None,
+            asked: None,
         };
         self.clock_is_known().await;
         loop {
@@ -409,6 +439,17 @@ impl Shared {
         self.wait(Duration::MAX, known).await;
     }
 
+    /// Waits until a client needs reads of this pace.
+    async fn is_needed(&self, pace: Pace) {
+        loop {
+            let looks = self.looks.notified();
+            if self.interval(pace).is_some() {
+                return;
+            }
+            looks.await;
+        }
+    }
+
     /// Waits until the next read is due. After failed reads, waits for the backoff instead.
     ///
     /// If a client begins to read during the wait, the shorter interval for reading clients applies
@@ -420,23 +461,14 @@ impl Shared {
             _ => LONGEST_BACKOFF.min(Duration::from_secs(1 << failures.min(5)) / 2),
         };
         loop {
+            self.is_needed(pace).await;
             let looks = self.looks.notified();
-            tokio::pin!(looks);
-            looks.as_mut().enable();
-            let wait = match (self.is_watched(), pace.quiet) {
-                _ if failures > 0 => backoff,
-                (true, _) => pace.watched,
-                (false, Some(quiet)) => quiet,
-                (false, None) => {
-                    looks.await;
-                    continue;
-                }
+            let Some(wait) = self.interval(pace) else {
+                continue;
             };
             tokio::select! {
-                () = tokio::time::sleep_until(began + wait) => {
-                    if self.is_watched() || pace.quiet.is_some() {
-                        return;
-                    }
+                () = tokio::time::sleep_until(began + wait.max(backoff)) => {
+                    return self.is_needed(pace).await;
                 }
                 () = looks => {}
             }
@@ -445,16 +477,31 @@ impl Shared {
 
     /// Records that a client reads now.
     fn look(&self) {
-        let watched = self.is_watched();
-        *self.looked_at() = Some(time::monotonic());
-        if !watched {
+        let now = time::monotonic();
+        let before = self.demand().looked_at.replace(now);
+        self.ask();
+        if !lasts(before, LOOKING) {
             self.looks.notify_waiters();
         }
     }
 
-    fn is_watched(&self) -> bool {
-        let looked_at = *self.looked_at();
-        looked_at.is_some_and(|at| time::monotonic() < at + LOOKING)
+    /// Records that a client asks now.
+    fn ask(&self) {
+        let now = time::monotonic();
+        let before = self.demand().asked_at.replace(now);
+        if !lasts(before, ASKING) {
+            self.board().begin();
+            self.looks.notify_waiters();
+        }
+    }
+
+    /// Returns the interval of this pace, or `None` if no client needs the reads now.
+    fn interval(&self, pace: Pace) -> Option<Duration> {
+        let demand = self.demand();
+        match lasts(demand.looked_at, LOOKING) {
+            true => Some(pace.watched),
+            false => pace.asked.filter(|_| lasts(demand.asked_at, ASKING)),
+        }
     }
 
     /// Waits until `shows` returns a value from the board, for up to `patience`.
@@ -479,11 +526,14 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn looked_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.looked_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn demand(&self) -> MutexGuard<'_, Demand> {
+        self.demand.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether a demand of this time still lasts, if it lasts for `time` after a request.
+fn lasts(at: Option<Instant>, time: Duration) -> bool {
+    at.is_some_and(|at| time::monotonic() < at + time)
 }
 
 /// Returns the pause after a count or a read of dead letters that took the time `took`.

@@ -142,6 +142,7 @@ impl Queues {
             queues: queues.collect(),
             counts_at: self.counted.as_ref().map(|counted| At(counted.at)),
             due_at: due.map(|(_, at)| At(at)),
+            next: None,
         }
     }
 }

@@ -11,10 +11,12 @@ use super::{At, Leading, millis};
 /// The nodes and the leaders.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Cluster {
-    /// All known nodes, including those that have ended.
+    /// A page of the known nodes, including those that have ended, sorted by id.
     pub nodes: Vec<Node>,
     /// One entry for each role.
     pub leaders: Vec<Leader>,
+    /// The value of `after` for the next page; null on the last page.
+    pub next: Option<String>,
 }
 
 /// A node of the cluster, as of its last heartbeat.

@@ -6,13 +6,15 @@ use super::{At, Counts, State};
 /// The known queues.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Queues {
-    /// The known queues that have jobs or are paused, sorted by name.
+    /// A page of the known queues that have jobs or are paused, sorted by name.
     pub queues: Vec<Queue>,
     /// When the jobs were last counted; null before the first count. A count finds every queue.
     /// Before the first count, only queues with due jobs are known.
     pub counts_at: Option<At>,
     /// When the due jobs were last read; null if they are not known.
     pub due_at: Option<At>,
+    /// The value of `after` for the next page; null on the last page.
+    pub next: Option<String>,
 }
 
 /// A queue and the number of its jobs.

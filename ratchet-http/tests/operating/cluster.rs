@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use ratchet_core::model::{Heartbeat, NodeStatus};
 use ratchet_core::schedule::ZoneData;
-use ratchet_core::{MemoryStore, Ratchet};
+use ratchet_core::store::NodeStore;
+use ratchet_core::{MemoryStore, Name, NewJob, NodeId, Ratchet};
 use ratchet_http::Api;
 use serde_json::{Value, json};
 
@@ -197,4 +199,47 @@ async fn without_the_database_status_answers_and_nodes_do_not() {
         (503, &json!("unavailable"))
     );
     assert_eq!(get(&router, "/cluster/status").await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_nodes_and_the_queues_come_in_pages() {
+    let store = MemoryStore::new();
+    let client = Ratchet::client(Arc::new(store.clone()));
+    for number in 0..5 {
+        let label = Name::new("label", format!("n{number}")).unwrap();
+        let beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, SECOND);
+        store.heartbeat(&beat).await.unwrap();
+        let job = NewJob::new("nap", &1).queue(&format!("q{number}"));
+        client.enqueue(job).await.unwrap();
+    }
+    let api = Api::builder(client).build().unwrap();
+    let router = api.router();
+    let five = |answer: &Value| answer["queues"].as_array().unwrap().len() == 5;
+    until(&router, "/api/queues", five).await;
+    for (path, items, key) in [
+        ("/cluster/nodes", "nodes", "id"),
+        ("/api/queues", "queues", "name"),
+    ] {
+        let (mut after, mut sizes, mut keys) = (String::new(), Vec::new(), Vec::new());
+        while sizes.len() < 4 {
+            let page = get(&router, &format!("{path}?limit=2{after}")).await.json();
+            let found = page[items].as_array().unwrap().clone();
+            sizes.push(found.len());
+            keys.extend(
+                found
+                    .iter()
+                    .map(|item| item[key].as_str().unwrap().to_owned()),
+            );
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(sizes, [2, 2, 1], "{path}");
+        assert!(keys.is_sorted() && keys.len() == 5, "{path}: {keys:?}");
+        let whole = get(&router, path).await.json();
+        assert_eq!(whole[items].as_array().unwrap().len(), 5);
+        assert_eq!(whole["next"], Value::Null);
+        assert_eq!(get(&router, &format!("{path}?limit=201")).await.status, 422);
+    }
 }

@@ -47,7 +47,7 @@ async fn a_node_is_ready_from_joining_to_draining() {
     let router = api.router();
     let answer = get(&router, "/ready").await;
     assert_eq!(answer.status, 503);
-    assert_eq!(reasons(&answer), ["not_running", "database"]);
+    assert_eq!(reasons(&answer), ["not_running"]);
     let mut running = Running::start(&node);
     let answer = until_status(&router, "/ready", 200).await;
     assert_eq!(answer.json(), json!({"status": "ready"}));

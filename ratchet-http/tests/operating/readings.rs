@@ -163,10 +163,7 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let asked = monotonic();
     let overview = get(&router, "/api/overview").await.json();
     assert!(asked.elapsed() < Duration::from_millis(5));
-    assert_eq!(
-        (&overview["failures"], &overview["failures_at"]),
-        (&Value::Null, &Value::Null)
-    );
+    assert!(overview["failures"].is_null() || overview["failures"] == json!([]));
     let none = |overview: &Value| overview["failures"] == json!([]);
     let overview = until(&router, "/api/overview", none).await;
     assert!(overview["failures_at"].is_string());

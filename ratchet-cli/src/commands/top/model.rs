@@ -158,6 +158,7 @@ pub(super) mod tests {
             due: Vec::new(),
             stranded: 1,
             queues: view::Queues {
+                next: None,
                 queues: vec![view::Queue::new(
                     "mail".to_owned(),
                     true,

@@ -1,7 +1,7 @@
 // The page of nodes, leaders, locks and permits.
 
 import { action } from "../access.js";
-import { get, part, post } from "../api.js";
+import { get, getAll, part, post } from "../api.js";
 import { badge, chip } from "../badges.js";
 import { time } from "../clock.js";
 import { confirm } from "../dialog.js";
@@ -37,7 +37,7 @@ export function mount(view, { signal }) {
 
   async function load() {
     const [cluster, status, lockList, permitList] = await Promise.allSettled([
-      get("cluster/nodes", null, signal), get("cluster/status", null, signal), get("api/locks", null, signal), get("api/permits", null, signal)]);
+      getAll("cluster/nodes", "nodes", signal), get("cluster/status", null, signal), get("api/locks", null, signal), get("api/permits", null, signal)]);
     if (signal.aborted) return;
     put(message, [
       [cluster, "The nodes cannot be read"], [status, "The status cannot be read"], [lockList, "The locks cannot be read"], [permitList, "The permits cannot be read"],

@@ -1,7 +1,7 @@
 // The page of jobs: filters, pages, live updates, and actions on chosen jobs.
 
 import { action, readOnly } from "../access.js";
-import { get, pageMayHave } from "../api.js";
+import { get, getAll, pageMayHave } from "../api.js";
 import { badge, chip, meaning, STATES } from "../badges.js";
 import { time } from "../clock.js";
 import { h, put, quoted, redraw } from "../dom.js";
@@ -94,7 +94,7 @@ export function mount(view, { query, signal }) {
   /** Suggests the queues and kinds that the server knows or that occur in the shown rows. */
   async function suggest() {
     // If a read fails, fewer values are suggested, and the connection lamp shows that reads fail.
-    const [queues] = await Promise.allSettled([get("api/queues", null, signal), learnNodes()]);
+    const [queues] = await Promise.allSettled([getAll("api/queues", "queues", signal), learnNodes()]);
     const offer = (name, known) => put(lists.get(name), [...new Set(known)].sort().slice(0, MOST_SUGGESTED).map((value) => h("option", { value })));
     const shown = rows.items();
     offer("kind", [...knownKinds(), ...shown.map((job) => job.kind)]);

@@ -1,7 +1,7 @@
 // The page of queues: job counts, delays and pauses.
 
 import { action } from "../access.js";
-import { get, part, post } from "../api.js";
+import { getAll, part, post } from "../api.js";
 import { badge, STATES } from "../badges.js";
 import { time } from "../clock.js";
 import { confirm } from "../dialog.js";
@@ -28,7 +28,7 @@ export function mount(view, { signal }) {
 
   async function load() {
     try {
-      const answer = await get("api/queues", null, signal);
+      const answer = await getAll("api/queues", "queues", signal);
       put(counted, answer.counts_at ? ["counted ", time(answer.counts_at)] : "not counted yet");
       put(message, answer.counts_at ? null : loading("The jobs are being counted"));
       panel.hidden = !answer.counts_at && answer.queues.length === 0;
