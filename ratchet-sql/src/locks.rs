@@ -59,7 +59,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
         self.call("inspect", || async {
             let find = self.sql().find_lock.query().bind(name.as_str());
-            let rows = self.live().await?.rows(find).await?;
+            let rows = self.live_for_lock().await?.rows(find).await?;
             rows.first().map(lock_info).transpose()
         })
         .await
@@ -77,7 +77,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
 
 impl<D: Dialect> SqlStore<D> {
     async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
-        let mut lease = self.live().await?;
+        let mut lease = self.live_for_lock().await?;
         let acquire = self
             .sql()
             .acquire_lock
@@ -161,7 +161,7 @@ impl<D: Dialect> SqlStore<D> {
     /// expiry.
     async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
         let find = self.sql().find_lock.query().bind(name.as_str());
-        let rows = self.live().await?.rows(find).await?;
+        let rows = self.live_for_lock().await?.rows(find).await?;
         let lock = rows.first().map(stored_lock).transpose()?;
         Ok(lock.is_some_and(|lock| lock.was_released_by(owner, fence)))
     }
@@ -176,7 +176,7 @@ impl<D: Dialect> SqlStore<D> {
         let Ok(fence) = i64::try_from(fence.0) else {
             return Ok(Fenced::Stale);
         };
-        let mut lease = self.live().await?;
+        let mut lease = self.live_for_lock().await?;
         let renew = self
             .sql()
             .move_expiry

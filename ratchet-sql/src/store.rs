@@ -8,6 +8,7 @@ use std::time::Duration;
 use ratchet_core::claiming::Lookahead;
 use ratchet_core::store::{CallPolicy, LossRepeats, StoreInfo};
 use ratchet_core::{Result, StoreErrorKind};
+use tokio::sync::Semaphore;
 
 use crate::dialect::{Connections, Dialect, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
@@ -25,10 +26,17 @@ struct Inside<D: Dialect> {
     sql: Statements<D>,
     routes: Routes,
     lookahead: Lookahead,
+    /// Held while a call other than one for a lock waits for the connection for heartbeats and
+    /// locks. So at most one such call waits there before a call for a lock.
+    lobby: Semaphore,
     schema: String,
     version: String,
     deadline: Duration,
 }
+
+/// How long a call for a lock waits for the connection for heartbeats and locks. Then it uses a
+/// connection for jobs, so that a heartbeat that hangs does not end a leadership.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 impl<D: Dialect> SqlStore<D> {
     /// Opens a store, whose tables must exist, and reads the routes. `version` is the server's, and
@@ -50,6 +58,7 @@ impl<D: Dialect> SqlStore<D> {
             sql,
             routes,
             lookahead: Lookahead::default(),
+            lobby: Semaphore::new(1),
             schema,
             version,
             deadline,
@@ -109,7 +118,7 @@ impl<D: Dialect> SqlStore<D> {
         self.0.connections.lease().await
     }
 
-    /// Leases the connection for heartbeats and locks.
+    /// Leases the connection for heartbeats and locks, for a call that is not for a lock.
     ///
     /// # Errors
     /// `Unavailable` if the store is closed or a new connection cannot be opened.
@@ -117,7 +126,25 @@ impl<D: Dialect> SqlStore<D> {
         if self.0.connections.is_closed() {
             return Err(Failure::closed());
         }
+        let _lobby = self.0.lobby.acquire().await;
         self.0.connections.live().await
+    }
+
+    /// Leases the connection for heartbeats and locks, for a call for a lock. It precedes the
+    /// waiting calls that are not for locks, except for one. If the connection is in use for too
+    /// long, leases a connection for jobs instead.
+    ///
+    /// # Errors
+    /// `Unavailable` if the store is closed or a new connection cannot be opened; `Timeout` if no
+    /// connection was free in time.
+    pub async fn live_for_lock(&self) -> Inner<D::Lease> {
+        if self.0.connections.is_closed() {
+            return Err(Failure::closed());
+        }
+        match tokio::time::timeout(LOCK_PATIENCE, self.0.connections.live()).await {
+            Ok(lease) => lease,
+            Err(_) => self.lease().await,
+        }
     }
 
     /// Runs `work`, which must be safe to repeat. Repeats it after a lost connection, at most as

@@ -8,8 +8,9 @@ use ratchet_conformance::kit::{
     assert_kind, enqueue, exists, heartbeat, job, name, request_all, work_at_once,
 };
 use ratchet_core::StoreErrorKind;
-use ratchet_core::model::Detail;
+use ratchet_core::model::{Detail, Fenced};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, Store};
+use ratchet_core::time::from_millis;
 use ratchet_store_postgres::PostgresStore;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
@@ -47,6 +48,52 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: A
     store.enqueue_in(&mut tx, &new).await.unwrap();
     tx.commit().await.unwrap();
     assert!(exists(&store, new[0].id()).await);
+}
+
+pub(crate) async fn locks_precede_heartbeats_and_do_not_wait_for_one_that_hangs(
+    schema: Arc<Schema>,
+) {
+    let store = open(&schema).await;
+    let (lock, owner) = (name("l"), name("o"));
+    let acquired = store.acquire(&lock, &owner, Duration::from_secs(600)).await;
+    let Acquired::Acquired { fence } = acquired.unwrap() else {
+        panic!("another owner has the lock");
+    };
+    let beat = heartbeat();
+    store.heartbeat(&beat).await.unwrap();
+    // Another program holds the row of the node, so the heartbeats hang on their connection.
+    let mut application = PgConnection::connect(&schema.url).await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    let hold = format!("SELECT FROM \"{}\".nodes FOR UPDATE", schema.name);
+    tx.execute(AssertSqlSafe(hold)).await.unwrap();
+    let beat = || {
+        let (store, beat) = (store.clone(), beat.clone());
+        tokio::spawn(async move { store.heartbeat(&beat).await.unwrap().database_time })
+    };
+    let beats: Vec<_> = (0..20).map(|_| beat()).collect();
+    let hangs = "SELECT 1 FROM pg_stat_activity
+                 WHERE wait_event_type = 'Lock' AND query LIKE '%{schema}.nodes%'";
+    while schema.rows(hangs).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let ttl = Duration::from_secs(600);
+    let renew = || store.renew(&lock, &owner, fence, ttl);
+    assert_eq!(renew().await.unwrap(), Fenced::Applied);
+    // Once the heartbeats go on, a renewal waits for at most two of them.
+    let (renewed, released) = tokio::join!(renew(), tx.rollback());
+    assert_eq!(renewed.unwrap(), Fenced::Applied);
+    released.unwrap();
+    let expiry = format!("SELECT expires_at FROM \"{}\".locks", schema.name);
+    let expiry: i64 = sqlx::query_scalar(AssertSqlSafe(expiry))
+        .fetch_one(&mut application)
+        .await
+        .unwrap();
+    let renewed_at = from_millis(expiry) - ttl;
+    let mut earlier = 0;
+    for beat in beats {
+        earlier += usize::from(beat.await.unwrap() < renewed_at);
+    }
+    assert!(earlier <= 2, "{earlier} heartbeats preceded the renewal");
 }
 
 pub(crate) async fn dropped_calls_leave_the_store_usable(schema: Arc<Schema>) {

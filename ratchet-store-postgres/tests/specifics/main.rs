@@ -39,6 +39,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         a_pool_of_one_is_enough_for_linked_jobs
         a_job_that_goes_leaves_nothing_but_the_idempotency_key;
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
+        locks_precede_heartbeats_and_do_not_wait_for_one_that_hangs
         dropped_calls_leave_the_store_usable terminated_backends_are_replaced
         a_locked_table_is_a_timeout wakeups_survive_a_lost_connection
         unknown_roles_and_databases_are_misconfigured;
