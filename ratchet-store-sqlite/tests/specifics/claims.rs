@@ -157,7 +157,7 @@ async fn the_schema_keeps_numbers_out_that_no_enum_has() {
     }
 }
 
-fn plan(database: &Connection, sql: &str) -> String {
+pub(crate) fn plan(database: &Connection, sql: &str) -> String {
     let mut statement = database
         .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
         .unwrap();

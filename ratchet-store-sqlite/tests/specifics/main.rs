@@ -7,6 +7,7 @@ mod diagnostics;
 mod files;
 mod groups;
 mod leadership;
+mod plans;
 mod routes;
 mod schema;
 mod signals;
