@@ -37,7 +37,7 @@ impl LockStore for SqliteStore {
     ) -> Result<Fenced> {
         let ttl = duration_millis(ttl);
         let (name, owner) = (name.clone(), owner.clone());
-        self.write("renew", Urgency::Urgent, move |work| {
+        self.write_volatile("renew", move |work| {
             let soonest = work.now.saturating_add(ttl);
             let latest = soonest.saturating_add(ttl);
             move_expiry(work, &name, &owner, fence, soonest..=latest)

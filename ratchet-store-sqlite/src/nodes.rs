@@ -23,10 +23,8 @@ use crate::store::SqliteStore;
 impl NodeStore for SqliteStore {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
         let heartbeat = heartbeat.clone();
-        self.write("heartbeat", Urgency::Urgent, move |work| {
-            record(work, &heartbeat)
-        })
-        .await
+        self.write_volatile("heartbeat", move |work| record(work, &heartbeat))
+            .await
     }
 
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {

@@ -15,12 +15,18 @@ use crate::links::{self, Come};
 use crate::routes::Routes;
 use crate::statements::Connection;
 
+/// The level of the setting `synchronous` at which a commit does not wait until it is durable.
+const NORMAL: i64 = 1;
+
 /// The connection of one thread, and the data that the thread keeps between requests.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) conn: rusqlite::Connection,
     clock: Clock,
     routes: Routes,
+    /// The configured level of the setting `synchronous`, and the current one. `None` until a write
+    /// needs one.
+    synchronous: Option<(i64, i64)>,
     /// Number of jobs that requests on this connection have inserted. Jobs whose insert was rolled
     /// back count too.
     appended: Arc<AtomicI64>,
@@ -58,8 +64,31 @@ impl Session {
             conn,
             clock,
             routes: Routes::default(),
+            synchronous: None,
             appended,
         }
+    }
+
+    /// Sets whether the next transaction is flushed to the disk, provided that the configuration
+    /// flushes commits. Must be called outside of a transaction.
+    pub(crate) fn flush(&mut self, flush: bool) -> Result<()> {
+        let level = || {
+            self.conn
+                .query_row("PRAGMA synchronous", [], |row| row.get(0))
+        };
+        let (configured, current) = match self.synchronous {
+            Some(levels) => levels,
+            None => level().map(|level| (level, level))?,
+        };
+        let wanted = match flush {
+            true => configured,
+            false => configured.min(NORMAL),
+        };
+        if wanted != current {
+            self.conn.pragma_update(None, "synchronous", wanted)?;
+        }
+        self.synchronous = Some((configured, wanted));
+        Ok(())
     }
 
     /// Runs `step` at the current time. Then applies the consequences of the jobs that ended in
@@ -115,6 +144,10 @@ pub(crate) trait Request: Send {
     /// Returns the time until which the request may wait for the write lock.
     fn patience(&self) -> Instant;
 
+    /// Returns whether a power failure may undo the work, because it says only that a process lives
+    /// that the power failure ends too.
+    fn is_volatile(&self) -> bool;
+
     /// Tries to answer the caller with a read only. Returns true if the caller has its answer, so
     /// that the request is complete.
     fn try_reading(&mut self, session: &mut Session) -> bool;
@@ -138,6 +171,7 @@ type Look<T> = dyn FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send;
 pub(crate) struct Call<T, F> {
     reply: Option<Reply<T>>,
     patience: Instant,
+    is_volatile: bool,
     look: Option<Box<Look<T>>>,
     work: Option<F>,
     answer: Option<T>,
@@ -153,6 +187,7 @@ where
         let call = Self {
             reply: Some(reply),
             patience,
+            is_volatile: false,
             look: None,
             work: Some(work),
             answer: None,
@@ -167,6 +202,12 @@ where
         look: impl FnOnce(&mut Work<'_>) -> Result<Option<T>> + Send + 'static,
     ) -> Self {
         self.look = Some(Box::new(look));
+        self
+    }
+
+    /// Lets a power failure undo the work.
+    pub(crate) const fn volatile(mut self) -> Self {
+        self.is_volatile = true;
         self
     }
 
@@ -189,6 +230,10 @@ where
 
     fn patience(&self) -> Instant {
         self.patience
+    }
+
+    fn is_volatile(&self) -> bool {
+        self.is_volatile
     }
 
     fn try_reading(&mut self, session: &mut Session) -> bool {

@@ -227,6 +227,20 @@ impl SqliteStore {
         self.answer(operation, answer).await
     }
 
+    /// Runs `work` as [`write`](Self::write) does, urgently, and without waiting until it is
+    /// durable. For a heartbeat or a renewal: a power failure that undoes it also ends all
+    /// processes that use the file.
+    pub(crate) async fn write_volatile<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&mut Work<'_>) -> Inner<T> + Send + 'static,
+    ) -> Result<T> {
+        let (call, answer) = Call::new(self.patience(), work);
+        let call = Box::new(call.volatile());
+        self.0.writer.push(Urgency::Urgent, call);
+        self.answer(operation, answer).await
+    }
+
     /// Runs `look` and then `work` on the thread for writes. `look` only reads. If `look` returns
     /// an answer, `work` does not run. Otherwise `work` runs in a transaction.
     pub(crate) async fn write_unless<T: Send + 'static>(

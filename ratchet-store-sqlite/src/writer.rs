@@ -3,6 +3,9 @@
 //! Every commit costs a flush to the disk, however much it contains. So the thread begins a
 //! transaction for the first request in the queue, and runs the other waiting requests in the same
 //! one, each inside its own savepoint. No caller gets an answer before the commit has succeeded.
+//!
+//! Only a group of heartbeats and renewals is committed without a flush. The next commit of another
+//! group flushes it too.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -133,7 +136,10 @@ fn open_session(config: Config, appended: Arc<AtomicI64>) -> Result<(Session, St
 
 fn serve(mut session: Session, queue: &Queue) {
     while let Some(first) = queue.wait() {
-        serve_group(&mut session, first, queue);
+        let mut next = Some(first);
+        while let Some(first) = next {
+            next = serve_group(&mut session, first, queue);
+        }
     }
     // Truncates the log, so that the next process to open the file need not read the log. If other
     // processes still use the file, the checkpoint does only as much as is possible without waiting
@@ -148,27 +154,39 @@ fn serve(mut session: Session, queue: &Queue) {
 }
 
 /// Handles `first` and other queued requests in one transaction. Uses no transaction if reads are
-/// enough to answer the requests.
-fn serve_group(session: &mut Session, first: Box<dyn Request>, queue: &Queue) {
-    let Some(first) = begin(session, first, queue) else {
-        return;
-    };
+/// enough to answer the requests. Returns a request that was taken from the queue and needs another
+/// transaction.
+fn serve_group(
+    session: &mut Session,
+    first: Box<dyn Request>,
+    queue: &Queue,
+) -> Option<Box<dyn Request>> {
+    let first = begin(session, first, queue)?;
+    let (is_volatile, mut next) = (first.is_volatile(), None);
     let began = time::monotonic();
     let mut group = vec![first];
     while group.len() < GROUP_REQUESTS && time::monotonic() - began < GROUP_TIME {
         let Some(request) = queue.poll() else {
             break;
         };
+        if is_volatile && !request.is_volatile() {
+            next = Some(request);
+            break;
+        }
         match run_in_savepoint(session, request) {
             Joined::Done(request) => group.push(request),
             Joined::Alone => {}
-            Joined::Broken(failure) => return fail_all(session, group, &failure),
+            Joined::Broken(failure) => {
+                fail_all(session, group, &failure);
+                return None;
+            }
         }
     }
     match commit(session) {
         Ok(()) => group.into_iter().for_each(Request::answer),
         Err(failure) => fail_all(session, group, &failure),
     }
+    next
 }
 
 /// Begins a transaction for the first request that needs one. Runs this request and returns it.
@@ -182,7 +200,10 @@ fn begin(
     while let Some(mut request) = next.take() {
         wait_until(request.patience());
         if !request.is_abandoned() && !request.try_reading(session) {
-            let ran = execute(session, "BEGIN IMMEDIATE").and_then(|()| request.run(session));
+            let ran = session
+                .flush(!request.is_volatile())
+                .and_then(|()| execute(session, "BEGIN IMMEDIATE"))
+                .and_then(|()| request.run(session));
             match ran {
                 Ok(()) => return Some(request),
                 Err(failure) => {
@@ -253,7 +274,51 @@ fn execute(session: &Session, sql: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::Call;
+    use crate::request::{Call, Work};
+
+    /// Returns a request that reads the level of the setting `synchronous`.
+    fn level() -> (
+        Call<i64, impl FnOnce(&mut Work<'_>) -> Result<i64> + Send>,
+        oneshot::Receiver<Result<i64>>,
+    ) {
+        Call::new(time::monotonic() + Duration::from_secs(60), |work| {
+            let level = work.conn.driver();
+            Ok(level.query_row("PRAGMA synchronous", [], |row| row.get(0))?)
+        })
+    }
+
+    #[test]
+    fn only_groups_of_heartbeats_and_renewals_are_committed_without_a_flush() {
+        for (configured, full) in [("FULL", 2), ("NORMAL", 1)] {
+            let conn = rusqlite::Connection::open_in_memory().unwrap();
+            conn.execute_batch(&format!("PRAGMA synchronous = {configured}"))
+                .unwrap();
+            let mut session =
+                Session::new(conn, crate::connection::Clock::Database, Arc::default());
+            for requests in [[true, true], [true, false], [false, true], [false, false]] {
+                let queue = Queue::new();
+                let mut answers = Vec::new();
+                for volatile in requests {
+                    let (call, answer) = level();
+                    let call = if volatile { call.volatile() } else { call };
+                    queue.push(Urgency::Normal, Box::new(call));
+                    answers.push(answer);
+                }
+                let mut next = queue.poll();
+                while let Some(first) = next {
+                    next = serve_group(&mut session, first, &queue);
+                }
+                let found = answers.iter_mut().map(|answer| answer.try_recv().unwrap());
+                let found: Vec<i64> = found.map(Result::unwrap).collect();
+                // A volatile request may join a group that is flushed, but not the other way round.
+                let is_right = |(volatile, level): (&bool, &i64)| match volatile {
+                    true => *level == 1 || (!requests[0] && *level == full),
+                    false => *level == full,
+                };
+                assert!(requests.iter().zip(&found).all(is_right), "{found:?}");
+            }
+        }
+    }
 
     #[test]
     fn callers_hear_of_a_thread_that_is_gone() {
