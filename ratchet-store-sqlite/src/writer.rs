@@ -276,15 +276,9 @@ mod tests {
     use super::*;
     use crate::request::{Call, Work};
 
-    /// Returns a request that reads the level of the setting `synchronous`.
-    fn level() -> (
-        Call<i64, impl FnOnce(&mut Work<'_>) -> Result<i64> + Send>,
-        oneshot::Receiver<Result<i64>>,
-    ) {
-        Call::new(time::monotonic() + Duration::from_secs(60), |work| {
-            let level = work.conn.driver();
-            Ok(level.query_row("PRAGMA synchronous", [], |row| row.get(0))?)
-        })
+    fn read_level(work: &mut Work<'_>) -> Result<i64> {
+        let level = work.conn.driver();
+        Ok(level.query_row("PRAGMA synchronous", [], |row| row.get(0))?)
     }
 
     #[test]
@@ -299,7 +293,8 @@ mod tests {
                 let queue = Queue::new();
                 let mut answers = Vec::new();
                 for volatile in requests {
-                    let (call, answer) = level();
+                    let patience = time::monotonic() + Duration::from_secs(60);
+                    let (call, answer) = Call::new(patience, read_level);
                     let call = if volatile { call.volatile() } else { call };
                     queue.push(Urgency::Normal, Box::new(call));
                     answers.push(answer);
