@@ -47,7 +47,7 @@ impl NodeBuilder {
     /// [`maintenance_interval`](Self::maintenance_interval),
     /// [`recurring_interval`](Self::recurring_interval) and
     /// [`leader_timings`](Self::leader_timings), and uses an [in-process
-    /// coordinator](crate::InProcessCoordinator). A later call of such a setter replaces that part.
+    /// coordinator](InProcessCoordinator). A later call of such a setter replaces that part.
     ///
     /// Jobs that this process enqueues start at once, and delayed and recurring jobs start when
     /// they are due. What another process enqueues or asks for takes effect up to `interval` later,
