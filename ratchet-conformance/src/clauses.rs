@@ -1,11 +1,12 @@
 //! The text of the clauses.
 
-/// The first sentence of every clause, one per line. `tests/clauses.rs` compares it with the
-/// documentation of the traits.
+/// The id and the first sentence of every clause, one clause per line. The test `tests/clauses.rs`
+/// compares this text with the documentation of the traits that define the clauses.
 const SENTENCES: &str = include_str!("clauses.txt");
 
-/// Returns the first sentence of a clause such as `claim.order`, as in the documentation of the
-/// traits, or `None` if there is no such clause.
+/// Returns the first sentence of the clause with the id `clause`, such as `claim.order`. A clause
+/// is a requirement in the documentation of a store or coordinator trait. Returns `None` if no
+/// clause has this id.
 #[must_use]
 pub fn sentence(clause: &str) -> Option<&'static str> {
     SENTENCES.lines().find_map(|line| {

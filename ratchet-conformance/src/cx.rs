@@ -13,14 +13,15 @@ use crate::repeat::Repeating;
 use crate::runner::Context;
 use crate::suite::Settings;
 
-/// The argument of a case for stores: a new, empty database.
+/// The argument of a test case for stores. It gives the case access to a new, empty database.
 pub struct Cx {
     fixture: Arc<dyn Fixture>,
     factory: Factory,
     powers: Vec<Power>,
     settings: Settings,
     notes: Arc<Notes>,
-    /// Further databases that the case created and did not close itself.
+    /// Additional databases that the case created and has not closed. The suite removes them after
+    /// the case.
     others: Mutex<Vec<Arc<dyn Fixture>>>,
 }
 
@@ -54,8 +55,8 @@ impl Cx {
             | Power::Diagnostics => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
-        // A power that only the fixture has would leave the cases that need it ignored. A power
-        // that only the suite lists would make them fail.
+        // If only the fixture had a power, the suite would ignore the cases that need this power.
+        // If only the suite listed it, these cases would fail.
         let honest = |power: &&Power| has(**power) == powers.contains(power);
         if let Some(power) = Power::STORE.iter().find(|power| !honest(power)) {
             fixture.teardown().await;
@@ -73,20 +74,22 @@ impl Cx {
         })
     }
 
-    /// Sets which of the case's clauses the following assertions are about. If one of these
-    /// assertions fails, the report lists these clauses as broken. Before the first call, and after
-    /// an empty list, it lists all clauses of the case.
+    /// Names the clauses that the following assertions check. If one of these assertions fails, the
+    /// report lists these clauses as broken. Before the first call, and after a call with an empty
+    /// list, the report lists all clauses of the case.
     pub(crate) fn proving<const N: usize>(&self, clauses: [&'static str; N]) {
         self.notes.proving(&clauses);
     }
 
-    /// Returns whether the case has to finish because its deadline is near.
+    /// Returns whether three quarters of the case's time limit have passed. The case should then
+    /// finish.
     pub(crate) fn is_late(&self) -> bool {
         self.notes.is_late()
     }
 
-    /// Opens another handle on the database, wraps it in the core's checks and in the repetition of
-    /// contended calls, and returns a node that uses it.
+    /// Opens a new handle on the database and returns a node that uses this handle. The handle
+    /// checks the arguments of each call, as the engine does. It also repeats calls that fail
+    /// because of contention.
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
             Ok(store) => {
@@ -112,17 +115,17 @@ impl Cx {
         }
     }
 
-    /// Returns whether the suite has this power.
+    /// Returns whether the suite was created with this power.
     pub(crate) fn has(&self, power: Power) -> bool {
         self.powers.contains(&power)
     }
 
-    /// Returns the suite's settings for random histories.
+    /// Returns the settings of the `differential` cases.
     pub(crate) const fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// Opens `count` handles, one after the other.
+    /// Creates `count` nodes, each with a separate handle on the database.
     pub(crate) async fn nodes(&self, count: usize) -> Vec<TestNode> {
         let mut nodes = Vec::with_capacity(count);
         for _ in 0..count {
@@ -131,7 +134,8 @@ impl Cx {
         nodes
     }
 
-    /// Creates another empty database, which lives as long as this one unless the case closes it.
+    /// Creates another empty database. The suite removes it after the case, unless the case
+    /// [closes](Self::close) it earlier.
     pub(crate) async fn another(&self) -> Self {
         let (factory, powers) = (self.factory.clone(), self.powers.clone());
         let notes = Arc::clone(&self.notes);
@@ -145,14 +149,14 @@ impl Cx {
         }
     }
 
-    /// Removes a database created by [`another`](Self::another).
+    /// Removes a database that [`another`](Self::another) created.
     pub(crate) async fn close(&self, other: Self) {
         self.lock_others()
             .retain(|fixture| !Arc::ptr_eq(fixture, &other.fixture));
         other.fixture.teardown().await;
     }
 
-    /// Returns the fixture, for tasks that open the database themselves.
+    /// Returns the fixture of the database, for tasks that open the database themselves.
     pub(crate) fn fixture(&self) -> Arc<dyn Fixture> {
         Arc::clone(&self.fixture)
     }
@@ -170,7 +174,8 @@ impl Cx {
         vandal.expect("the case says that it needs Vandal")
     }
 
-    /// Returns how many stored rows belong to jobs.
+    /// Returns the number of stored rows that belong to jobs. Panics if the fixture does not have
+    /// [`Power::Residue`].
     pub(crate) async fn rows_of_jobs(&self) -> u64 {
         let residue = self.fixture.residue();
         let residue = residue.expect("the case says that it needs Residue");

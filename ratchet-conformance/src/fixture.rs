@@ -9,65 +9,70 @@ use futures_util::future::BoxFuture;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{JobId, Name, SharedStore, time};
 
-/// Any error of a fixture.
+/// The error type of fixtures, which holds an error of any type.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// An isolated, empty database, created for one case and removed after it.
+/// An isolated, empty database, created for one test case and removed after that case.
 ///
-/// A fixture may keep its database and only empty it for the next case: see [`Slot`](crate::Slot).
+/// A fixture may also keep its database and empty it for the next case. See [`Slot`](crate::Slot).
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
-    /// Opens the database once more, as another node or process would. Every call returns a
-    /// separate handle, with its own connections, on the same database.
+    /// Opens a new handle on the database, as a separate node or process would. Every handle has
+    /// its own connections to the same database.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case.
     async fn open(&self) -> Result<SharedStore, BoxError>;
 
-    /// Resets the database to its state before any store opens it, without tables. Cases about the
-    /// first opening call this before they open the database. The default does nothing, which suits
-    /// fixtures that create a new database for every case.
+    /// Resets the database to a state without tables, as if no store had opened it yet. Cases that
+    /// test the first opening call this method before they open the database.
+    ///
+    /// The default implementation does nothing. It suits fixtures that create a new database for
+    /// every case.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case.
     async fn renew(&self) -> Result<(), BoxError> {
         Ok(())
     }
 
-    /// Returns the control of the database's clock, for [`Power::Clock`].
+    /// Returns the control of the database's clock, or `None` if the fixture cannot set the clock.
+    /// The suite requires this control for [`Power::Clock`].
     fn clock(&self) -> Option<&dyn TestClock> {
         None
     }
 
-    /// Returns the means to damage stored rows, for [`Power::Vandal`].
+    /// Returns the tool that damages stored rows, or `None` if the fixture has no such tool. The
+    /// suite requires this tool for [`Power::Vandal`].
     fn vandal(&self) -> Option<&dyn Vandal> {
         None
     }
 
-    /// Returns the means to count stored rows, for [`Power::Residue`].
+    /// Returns the tool that counts stored rows, or `None` if the fixture has no such tool. The
+    /// suite requires this tool for [`Power::Residue`].
     fn residue(&self) -> Option<&dyn Residue> {
         None
     }
 
-    /// Removes the database. The suite calls this once, after every handle was dropped, even if the
-    /// case panicked.
+    /// Removes the database. The suite calls this method once, after the case has dropped its
+    /// handles, even if the case panicked.
     async fn teardown(&self) {}
 }
 
-/// The clock of a database under test. All handles on the database use this clock instead of their
-/// own, and only these calls move it.
+/// The clock of a database under test. All handles on the database must use this clock. The clock
+/// moves only when a method of this trait is called.
 #[async_trait]
 pub trait TestClock: Send + Sync {
-    /// Moves the clock by this many milliseconds. A negative number sets it back, as an operator or
-    /// a faulty time server can.
+    /// Moves the clock by `millis` milliseconds. A negative number moves the clock back, as an
+    /// operator or a faulty time server can.
     async fn move_by(&self, millis: i64);
 
-    /// Moves the clock forward.
+    /// Moves the clock forward by the duration `by`.
     async fn advance(&self, by: Duration) {
         self.move_by(time::duration_millis(by)).await;
     }
 
-    /// Moves the clock back.
+    /// Moves the clock back by the duration `by`.
     async fn set_back(&self, by: Duration) {
         self.move_by(-time::duration_millis(by)).await;
     }
@@ -85,99 +90,105 @@ impl TestClock for ManualClock {
     }
 }
 
-/// Damages stored rows without going through the store.
+/// Damages stored rows directly in the database, without calling the store.
 #[async_trait]
 pub trait Vandal: Send + Sync {
-    /// Makes the stored row of this pending job unreadable, for example with a number that is no
-    /// enum variant, or with text that is not UTF-8. The row's index entries stay, so that claims
-    /// and listings still find it.
+    /// Makes the stored row of the pending job `job` unreadable. For example, stores an unknown
+    /// enum value or text that is not UTF-8. The index entries of the row must stay intact, so that
+    /// claims and listings still find the row.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 
-    /// Makes the whole stored row of this ended job unreadable, so that no read can return it,
-    /// while maintenance passes still find it. For stores with an archive.
+    /// Makes the whole stored row of the ended job `job` unreadable, so that no call can return the
+    /// job. Purges, archive passes and selections of jobs by filter must still find the row.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case. The default implementation always returns an
+    /// error.
     async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
         Err(format!("the fixture cannot spoil the ended job {job}").into())
     }
 
-    /// Makes a stored part of this recurring definition unreadable, such as its schedule, while
-    /// claims still find the definition. For stores with recurring definitions.
+    /// Makes a part of the stored recurring definition `name` unreadable, for example its schedule.
+    /// Claims must still find the definition. The suite calls this method only for stores with
+    /// recurring definitions.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case. The default implementation always returns an
+    /// error.
     async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
         Err(format!("the fixture cannot spoil the definition {name}").into())
     }
 
-    /// Makes the owner of this lock unreadable, and adds a lock whose stored name is invalid: this
-    /// name followed by U+0001.
+    /// Makes the stored owner of the lock `name` unreadable. Also adds a second lock with an
+    /// invalid stored name, which consists of `name` and the character U+0001.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case.
     async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError>;
 
-    /// Makes the version of the schema unreadable, and removes a part of the schema. For stores
-    /// with diagnostics.
+    /// Makes the stored schema version unreadable and removes a part of the schema. The suite calls
+    /// this method only for stores with diagnostics.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case. The default implementation always returns an
+    /// error.
     async fn spoil_schema(&self) -> Result<(), BoxError> {
         Err("the fixture cannot spoil the schema".into())
     }
 }
 
-/// Counts stored rows without using the store.
+/// Counts stored rows directly in the database, without calling the store.
 #[async_trait]
 pub trait Residue: Send + Sync {
-    /// Counts the rows of all tables that belong to single jobs: jobs, payloads, notes, attempts,
-    /// tags, unique keys, and memberships of lanes, links, batches and signals. Idempotency keys
-    /// and archived jobs are not counted.
+    /// Returns the number of rows in all tables that belong to single jobs. These are the rows of
+    /// jobs, payloads, notes, attempts, tags, unique keys, and memberships of lanes, links, batches
+    /// and signals. Rows of idempotency keys and archived jobs do not count.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case.
     async fn rows_of_jobs(&self) -> Result<u64, BoxError>;
 }
 
-/// An optional ability of a fixture, its store or a coordinator. The suite lists a case as ignored
-/// if the case needs a power that the suite was not given.
+/// An optional ability of a fixture, a store or a coordinator. If a case needs a power that the
+/// suite was not given, the suite lists the case as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Power {
-    /// The fixture has a [clock](Fixture::clock). Without it, nothing that depends on time is
-    /// tested.
+    /// The fixture can set the database's [clock](Fixture::clock). Without this power, the suite
+    /// does not test any behavior that depends on time.
     Clock,
-    /// The fixture can damage rows: [`Fixture::vandal`].
+    /// The fixture can damage stored rows. See [`Fixture::vandal`].
     Vandal,
-    /// The fixture can count rows: [`Fixture::residue`].
+    /// The fixture can count stored rows. See [`Fixture::residue`].
     Residue,
-    /// The store has recurring definitions: [`Store::recurring`](ratchet_core::Store::recurring).
+    /// The store supports recurring definitions. See
+    /// [`Store::recurring`](ratchet_core::Store::recurring).
     Recurring,
-    /// The store has an archive: [`Store::archive`](ratchet_core::Store::archive).
+    /// The store has an archive. See [`Store::archive`](ratchet_core::Store::archive).
     Archive,
-    /// The store has permits: [`Store::permits`](ratchet_core::Store::permits).
+    /// The store supports permits. See [`Store::permits`](ratchet_core::Store::permits).
     Permits,
-    /// The store has rates: [`Store::rates`](ratchet_core::Store::rates).
+    /// The store supports rates. See [`Store::rates`](ratchet_core::Store::rates).
     Rates,
-    /// The store has links and batches: [`Store::workflows`](ratchet_core::Store::workflows).
+    /// The store supports links and batches. See
+    /// [`Store::workflows`](ratchet_core::Store::workflows).
     Workflows,
-    /// The store has signals: [`Store::signals`](ratchet_core::Store::signals).
+    /// The store supports signals. See [`Store::signals`](ratchet_core::Store::signals).
     Signals,
-    /// The store has diagnostics: [`Store::diagnostics`](ratchet_core::Store::diagnostics).
+    /// The store has diagnostics. See [`Store::diagnostics`](ratchet_core::Store::diagnostics).
     Diagnostics,
-    /// The coordinator's wakeups arrive while its transport is healthy.
+    /// The coordinator delivers wakeups while its transport works.
     Delivery,
-    /// The fixture can cut the transport:
+    /// The fixture can interrupt the transport. See
     /// [`CoordinatorFixture::outage`](crate::CoordinatorFixture::outage).
     Outage,
 }
 
 impl Power {
-    /// All powers that a store and its fixture may have.
+    /// All powers that a store and its fixture can have.
     pub const STORE: &'static [Self] = &[
         Self::Clock,
         Self::Vandal,
@@ -191,7 +202,8 @@ impl Power {
         Self::Diagnostics,
     ];
 
-    /// The powers of the in-memory store with its fixture, and of a store that wraps it.
+    /// The powers of [`MemoryFixture`](crate::MemoryFixture), which uses the in-memory store. A
+    /// fixture for a store that wraps the in-memory store has the same powers.
     pub const MEMORY: &'static [Self] = &[
         Self::Clock,
         Self::Recurring,
@@ -204,7 +216,7 @@ impl Power {
     ];
 }
 
-/// Creates fixtures.
+/// Creates a [`Fixture`] for each case.
 #[derive(Clone)]
 pub struct Factory(Arc<Create>);
 
@@ -212,7 +224,8 @@ type Create = dyn Fn() -> BoxFuture<'static, Made> + Send + Sync;
 type Made = Result<Arc<dyn Fixture>, BoxError>;
 
 impl Factory {
-    /// Creates a factory that calls `create` for every case.
+    /// Creates a factory that calls `create` once for every case. `create` returns the fixture of
+    /// the case.
     pub fn new<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -236,18 +249,21 @@ impl fmt::Debug for Factory {
     }
 }
 
-/// Whether the suite can run here. Every process determines this before it lists the cases, so the
-/// check must be cheap: read the environment and connect at most once.
+/// The result of checking whether the suite can run in this environment.
+///
+/// Every test process makes this check before it lists the cases, so the check must be cheap. It
+/// should only read environment variables and connect at most once.
 #[derive(Clone, Debug)]
 pub enum Provision<T = Factory> {
-    /// The suite can run, with this factory of fixtures.
+    /// The suite can run. The value is the factory that creates the fixtures.
     Ready(T),
-    /// The suite cannot run, for this reason: "MYSTORE_TEST_URL is not set".
+    /// The suite cannot run. The value is the reason, such as "MYSTORE_TEST_URL is not set".
     Unavailable(String),
 }
 
 impl Provision {
-    /// Creates the provision of a suite that can run. `create` creates the fixture of each case.
+    /// Returns [`Provision::Ready`] with a factory that calls `create` once for every case.
+    /// `create` returns the fixture of the case.
     pub fn ready<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -259,7 +275,7 @@ impl Provision {
 }
 
 impl<T> Provision<T> {
-    /// Creates the provision of a suite that cannot run, for this reason.
+    /// Returns [`Provision::Unavailable`] with this reason.
     #[must_use]
     pub fn unavailable(reason: impl Into<String>) -> Self {
         Self::Unavailable(reason.into())

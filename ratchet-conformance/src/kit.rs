@@ -18,64 +18,63 @@ use ratchet_core::model::{ClaimRequest, Detail, Heartbeat, NodeStatus, Outcome, 
 use ratchet_core::store::{JobStore, NodeStore, QueueStore};
 use ratchet_core::{JobId, Name, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind};
 
-/// Returns a name.
+/// Converts `text` to a [`Name`].
 ///
 /// # Panics
-/// If the text is not a valid name.
+/// If `text` is not a valid name.
 #[must_use]
 pub fn name(text: &str) -> Name {
     Name::new("name", text).unwrap()
 }
 
-/// Returns a new job of the kind `kind`.
+/// Returns a new job whose kind is `kind`.
 #[must_use]
 pub fn job() -> NewJob {
     NewJob::new("kind", &1)
 }
 
-/// Returns a request for up to 100 jobs of any kind and queue, for a new node.
+/// Returns a request of a new node to claim up to 100 jobs of any kind and queue.
 #[must_use]
 pub fn request_all() -> ClaimRequest {
     ClaimRequest::new(NodeId::new(), 100)
 }
 
-/// Returns the heartbeat of a new node.
+/// Returns the heartbeat of a new, active node with a heartbeat interval of 5 seconds.
 #[must_use]
 pub fn heartbeat() -> Heartbeat {
     let interval = Duration::from_secs(5);
     Heartbeat::new(NodeId::new(), name("node"), NodeStatus::Active, interval)
 }
 
-/// Enqueues one job.
+/// Enqueues one job and returns its id.
 ///
 /// # Panics
-/// If a call fails.
+/// If the store returns an error.
 pub async fn enqueue(store: &impl JobStore, job: NewJob) -> JobId {
     store.enqueue(&[job]).await.unwrap()[0].id()
 }
 
-/// Returns whether the store has this job.
+/// Returns whether the store contains the job with this id.
 ///
 /// # Panics
-/// If a call fails.
+/// If the store returns an error.
 pub async fn exists(store: &impl JobStore, id: JobId) -> bool {
     store.get(&[id], Detail::Whole).await.unwrap()[0].is_some()
 }
 
-/// Asserts that an error is of this kind.
+/// Asserts that `error` has the kind `kind`.
 ///
 /// # Panics
-/// If the error is of another kind.
+/// If `error` has another kind.
 #[track_caller]
 pub fn assert_kind(error: &StoreError, kind: StoreErrorKind) {
     assert_eq!(error.kind(), kind, "{error}");
 }
 
-/// Asserts that a store failed because its schema was altered, and that the message contains
-/// `part`.
+/// Asserts that `error` reports an altered schema and that its message contains `part`.
 ///
 /// # Panics
-/// If the error is of another kind or its message does not contain `part`.
+/// If `error` has another kind or its message does not contain `part`.
 #[track_caller]
 pub fn assert_altered(error: &StoreError, part: &str) {
     assert_kind(
@@ -85,11 +84,11 @@ pub fn assert_altered(error: &StoreError, part: &str) {
     assert!(error.to_string().contains(part), "{error}");
 }
 
-/// Runs `tasks` tasks at once. Each of them enqueues, claims, settles, lists jobs and sends a
-/// heartbeat, `rounds` times.
+/// Runs `tasks` tasks concurrently. Each task repeats these calls `rounds` times: enqueue jobs,
+/// claim jobs, settle the claims, list the queues, and send a heartbeat.
 ///
 /// # Panics
-/// If a call fails.
+/// If the store returns an error.
 pub async fn work_at_once<S>(store: &S, tasks: usize, rounds: usize)
 where
     S: JobStore + QueueStore + NodeStore + Clone + 'static,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::fixture::{BoxError, Fixture, TestClock};
 
-/// A [`MemoryStore`] with a clock that can be set.
+/// A fixture with an in-memory store ([`MemoryStore`]) whose clock a test can set.
 #[derive(Debug)]
 pub struct MemoryFixture {
     store: MemoryStore,
@@ -15,7 +15,7 @@ pub struct MemoryFixture {
 }
 
 impl MemoryFixture {
-    /// Creates an empty store whose clock shows some time of the year 2026.
+    /// Creates a fixture with an empty store. The clock first shows a fixed time in the year 2026.
     #[must_use]
     pub fn new() -> Self {
         let clock = ManualClock::new(time::from_millis(1_790_000_000_123));
@@ -25,13 +25,13 @@ impl MemoryFixture {
         }
     }
 
-    /// Returns a handle on the store, for a test that wraps it.
+    /// Returns a handle on the store, for a test of a store that wraps the in-memory store.
     #[must_use]
     pub fn store(&self) -> MemoryStore {
         self.store.clone()
     }
 
-    /// Returns the store's clock.
+    /// Returns the clock that the store uses.
     #[must_use]
     pub const fn clock(&self) -> &ManualClock {
         &self.clock

@@ -24,12 +24,13 @@ use crate::build::{
     MINUTE, {json, name, put},
 };
 
-/// Returns the value, or fails the case.
+/// Returns the value of `result`. Fails the case if `result` is an error.
 pub(crate) fn ok<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("the store failed: {error}"))
 }
 
-/// Returns the value of a guarded write, or fails the case if the write was refused as stale.
+/// Returns the value of a guarded write. Fails the case if the store rejected the write because its
+/// guard was stale.
 pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     match written {
         Guarded::Done(value) => value,
@@ -37,8 +38,8 @@ pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     }
 }
 
-/// The cursors of a walk through the pages of a listing. A repeated cursor fails the case, since
-/// the walk would not end.
+/// The cursors of the pages that a case has read from a listing. A repeated cursor fails the case,
+/// because the listing would never end.
 #[derive(Debug)]
 pub(crate) struct Walk<T>(Vec<T>);
 
@@ -47,8 +48,8 @@ impl<T: PartialEq + std::fmt::Debug + Clone> Walk<T> {
         Self(Vec::new())
     }
 
-    /// Returns the cursor of the next page, and fails the case if an earlier page had the same
-    /// cursor.
+    /// Records the cursor of the next page and returns it. Fails the case if an earlier page had
+    /// the same cursor.
     pub(crate) fn on(&mut self, cursor: Option<T>) -> Option<T> {
         let next = cursor?;
         assert!(
@@ -68,7 +69,7 @@ pub(crate) struct TestNode {
 }
 
 impl TestNode {
-    /// The heartbeat interval of a node, unless its case sets another.
+    /// Heartbeat interval of a test node.
     pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
     pub(crate) fn new(store: SharedStore) -> Self {
@@ -77,7 +78,7 @@ impl TestNode {
         Self { store, id, label }
     }
 
-    /// Creates another node on the same handle.
+    /// Creates another node that uses the same handle on the store.
     pub(crate) fn sibling(&self) -> Self {
         Self::new(SharedStore::clone(&self.store))
     }
@@ -86,14 +87,15 @@ impl TestNode {
         self.store.jobs()
     }
 
-    /// Returns the store of recurring definitions. The case must need
-    /// [`Power::Recurring`](crate::Power).
+    /// Returns the part of the store for recurring definitions. Panics if the store has no such
+    /// part.
     pub(crate) fn recurring(&self) -> &dyn RecurringStore {
         let recurring = self.store.recurring();
         recurring.expect("the suite lists a power that the store lacks")
     }
 
-    /// Puts a definition that must be new, and reads it.
+    /// Stores a new recurring definition and returns the stored record. Fails the case if the
+    /// definition already exists.
     pub(crate) async fn define(&self, recurring: Recurring) -> RecurringRecord {
         let put = put(recurring);
         let outcome = ok(self.recurring().put(&put).await);
@@ -101,24 +103,26 @@ impl TestNode {
         self.definition(put.definition.name().as_str()).await
     }
 
-    /// Puts a definition and returns the outcome.
+    /// Stores a new or changed recurring definition and returns the outcome.
     pub(crate) async fn put(&self, recurring: Recurring) -> PutOutcome {
         ok(self.recurring().put(&put(recurring)).await)
     }
 
-    /// Reads a definition that must exist.
+    /// Returns the record of the recurring definition `named`. Fails the case if there is no such
+    /// definition.
     pub(crate) async fn definition(&self, named: &str) -> RecurringRecord {
         let found = ok(self.recurring().find(&name(named)).await);
         found.unwrap_or_else(|| panic!("there is no definition {named}"))
     }
 
-    /// Claims up to `limit` definitions for a minute.
+    /// Claims up to `limit` due recurring definitions, with a lease of one minute.
     pub(crate) async fn claim_due(&self, limit: usize) -> DueRecurring {
         let request = RecurringClaimRequest::new(self.id, limit).lease(MINUTE);
         ok(self.recurring().claim_due_recurring(&request).await)
     }
 
-    /// Claims the one definition that is due, and plans its firing.
+    /// Claims the only due recurring definition and returns its planned firing. Fails the case
+    /// unless exactly one definition is due.
     pub(crate) async fn plan_one(&self) -> RecurringFiring {
         let due = self.claim_due(10).await;
         assert_eq!(due.definitions.len(), 1, "one definition is due");
@@ -148,21 +152,22 @@ impl TestNode {
         ok(self.jobs().enqueue(jobs).await)
     }
 
-    /// Enqueues one job that must be new.
+    /// Enqueues one job and returns its id. Fails the case if the store does not create the job.
     pub(crate) async fn add(&self, job: NewJob) -> JobId {
         let answers = self.enqueue(std::slice::from_ref(&job)).await;
         assert_eq!(answers, [Enqueued::Created(job.id())]);
         job.id()
     }
 
-    /// Enqueues one job and returns the outcome.
+    /// Enqueues one job and returns the store's answer, which names a created job or a duplicate.
     pub(crate) async fn offer(&self, job: &NewJob) -> Enqueued {
         let answers = self.enqueue(std::slice::from_ref(job)).await;
         assert_eq!(answers.len(), 1, "one answer per job");
         answers[0]
     }
 
-    /// Enqueues jobs that must all be new, and returns their ids.
+    /// Enqueues jobs and returns their ids. Fails the case if the store does not create all of
+    /// them.
     pub(crate) async fn add_all(&self, jobs: &[NewJob]) -> Vec<JobId> {
         let ids: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
         let created: Vec<Enqueued> = ids.iter().copied().map(Enqueued::Created).collect();
@@ -190,19 +195,19 @@ impl TestNode {
         claimed
     }
 
-    /// Claims one job, which must be available.
+    /// Claims one job and returns the job with its claim. Fails the case if no job is due.
     pub(crate) async fn claim_one(&self) -> ClaimedJob {
         let claimed = self.claim(1).await;
         assert_eq!(claimed.len(), 1, "one due job is claimed");
         claimed.into_iter().next().expect("there is one")
     }
 
-    /// Claims one job and returns its token.
+    /// Claims one job and returns the token of the claim. Fails the case if no job is due.
     pub(crate) async fn take(&self) -> ClaimToken {
         self.claim_one().await.claim.token
     }
 
-    /// Returns the jobs that a claim of up to `limit` returns.
+    /// Claims up to `limit` jobs and returns their ids.
     pub(crate) async fn claim_ids(&self, limit: usize) -> Vec<JobId> {
         ids(&self.claim(limit).await)
     }
@@ -221,8 +226,8 @@ impl TestNode {
         ok(self.jobs().settle(settlements).await)
     }
 
-    /// Returns the token of claim number `seq` of a job, as if this node had made that claim at the
-    /// time of the job's last claim.
+    /// Returns a token for claim number `seq` of `job`, with this node as the owner. The time of
+    /// the claim in the token is the time of the job's last stored claim.
     pub(crate) async fn token(&self, job: JobId, seq: u64) -> ClaimToken {
         let found = self.find(job).await;
         let claimed_at = found.and_then(|job| job.claimed_at);
@@ -230,7 +235,7 @@ impl TestNode {
         ClaimToken::new(job, seq, Some(self.id), claimed_at)
     }
 
-    /// Returns the token of the current claim of a job, whichever node holds it.
+    /// Returns the token of the job's current claim, which any node may hold.
     pub(crate) async fn present(&self, job: JobId) -> ClaimToken {
         Claim::of(&self.get(job).await).token
     }
@@ -256,7 +261,8 @@ impl TestNode {
         answers[0]
     }
 
-    /// Reports that the job is alive.
+    /// Reports that the body of a claimed job is alive. Fails the case if the store rejects the
+    /// report as stale.
     pub(crate) async fn alive(&self, token: ClaimToken) {
         let answer = self.report(token, ReportKind::Alive).await;
         assert!(matches!(answer, Reported::Applied { .. }), "{answer:?}");
@@ -277,7 +283,7 @@ impl TestNode {
         ok(self.jobs().act(jobs, action).await)
     }
 
-    /// Reads a job that must exist.
+    /// Returns the record of a job. Fails the case if the job is not stored.
     pub(crate) async fn get(&self, job: JobId) -> JobRecord {
         let found = self.find(job).await;
         found.unwrap_or_else(|| panic!("{job} is not stored"))
@@ -301,7 +307,7 @@ impl TestNode {
         ok(self.jobs().list(filter, page).await)
     }
 
-    /// Returns every job, oldest first, read in pages.
+    /// Returns the records of all jobs, oldest first. Reads them in several pages if necessary.
     pub(crate) async fn everything(&self) -> Vec<JobRecord> {
         let mut jobs = Vec::new();
         let mut page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
@@ -316,7 +322,7 @@ impl TestNode {
         }
     }
 
-    /// Returns every job that matches, read in pages of up to `limit`.
+    /// Returns the ids of all jobs that match `filter`, read in pages of up to `limit` jobs.
     pub(crate) async fn walk(
         &self,
         filter: &JobFilter,
@@ -349,7 +355,7 @@ impl TestNode {
         Heartbeat::new(self.id, self.label.clone(), status, Self::INTERVAL)
     }
 
-    /// Sends a heartbeat with the status `Joining`.
+    /// Sends a heartbeat of this node with the status `Joining`.
     pub(crate) async fn join(&self) -> HeartbeatReply {
         self.beat_with(&self.heartbeat(NodeStatus::Joining)).await
     }
@@ -366,8 +372,8 @@ impl TestNode {
         ok(self.store.nodes().set_node_status(node, status).await)
     }
 
-    /// Marks this node dead, as a missing heartbeat would. As after a crash, its claims can be
-    /// reclaimed.
+    /// Marks this node as dead, as if it had stopped sending heartbeats. The claims of the node can
+    /// then be reclaimed.
     pub(crate) async fn die(&self) {
         let changed = self.set_status(self.id, NodeStatus::Dead).await;
         assert_eq!(changed, Changed::Changed);
@@ -377,7 +383,7 @@ impl TestNode {
         ok(self.store.nodes().nodes().await)
     }
 
-    /// Returns the record of a node, if there is one.
+    /// Returns the record of a node, or `None` if the node is not stored.
     pub(crate) async fn node(&self, node: NodeId) -> Option<NodeRecord> {
         let nodes = self.nodes().await;
         nodes.into_iter().find(|record| record.node == node)
@@ -432,7 +438,7 @@ impl TestNode {
         signals.expect("the case says that it needs Signals")
     }
 
-    /// Creates a batch.
+    /// Creates an open batch and returns its id.
     pub(crate) async fn batch(&self) -> BatchId {
         let batch = BatchId::new();
         let created = ok(self.workflows().create_batch(batch).await);
@@ -440,13 +446,13 @@ impl TestNode {
         batch
     }
 
-    /// Closes a batch that must be open.
+    /// Closes a batch. Fails the case if the batch is not open.
     pub(crate) async fn close(&self, batch: BatchId) {
         let closed = ok(self.workflows().close_batch(batch).await);
         assert_eq!(closed, BatchClosed::Closed);
     }
 
-    /// Reads a batch, which must exist.
+    /// Returns the record of a batch. Fails the case if the batch is not stored.
     pub(crate) async fn read_batch(&self, batch: BatchId) -> BatchRecord {
         let mut found = ok(self.workflows().batches(&[batch]).await);
         assert_eq!(found.len(), 1, "one answer per id");
@@ -454,7 +460,8 @@ impl TestNode {
         found.unwrap_or_else(|| panic!("{batch} is not stored"))
     }
 
-    /// Returns the counts of a batch: all children, succeeded, failed, cancelled.
+    /// Returns four numbers of jobs in a batch: all jobs, succeeded jobs, failed jobs, cancelled
+    /// jobs.
     pub(crate) async fn counts(&self, batch: BatchId) -> [u64; 4] {
         let batch = self.read_batch(batch).await;
         [batch.total, batch.succeeded, batch.failed, batch.cancelled]
@@ -466,7 +473,7 @@ impl TestNode {
         links.remove(0)
     }
 
-    /// Returns the states of a job's links.
+    /// Returns the states of all links from `job` to its parents.
     pub(crate) async fn links(&self, job: JobId) -> Vec<LinkState> {
         let links = self.parents_of(job).await;
         links.iter().map(|link| link.state).collect()
@@ -477,17 +484,17 @@ impl TestNode {
         ok(self.signals().deliver(&signal).await)
     }
 
-    /// Delivers a signal by name.
+    /// Delivers the signal with the name `key` and with this payload.
     pub(crate) async fn signal(&self, key: &str, payload: &str) -> Delivered {
         self.deliver(SignalTarget::Key(name(key)), payload).await
     }
 
-    /// Fails jobs whose signal deadline has passed, and returns them.
+    /// Fails the jobs that have waited for a signal beyond their deadline, and returns their ids.
     pub(crate) async fn expire(&self) -> Vec<JobId> {
         ok(self.signals().expire(1_000).await)
     }
 
-    /// Returns the states of jobs, all of which must exist.
+    /// Returns the states of these jobs, in the same order. Fails the case if a job is not stored.
     pub(crate) async fn states<const N: usize>(&self, jobs: [JobId; N]) -> [JobState; N] {
         let found = self.get_all(&jobs).await;
         let states = found.into_iter().flatten().map(|job| job.state);
@@ -495,7 +502,8 @@ impl TestNode {
         states.try_into().expect("every job is stored")
     }
 
-    /// Claims all due jobs, releases all but this one, and returns its token.
+    /// Claims all due jobs, releases the claims of all jobs except `job`, and returns the token of
+    /// the claim of `job`. Fails the case if `job` is not due.
     pub(crate) async fn take_job(&self, job: JobId) -> ClaimToken {
         let mut taken = None;
         for claimed in self.claim(1_000).await {
@@ -509,13 +517,14 @@ impl TestNode {
         taken.unwrap_or_else(|| panic!("{job} is not due"))
     }
 
-    /// Claims this job and settles it with this outcome.
+    /// Claims a job and settles the claim with `outcome`. Fails the case if the job is not due.
     pub(crate) async fn end(&self, job: JobId, outcome: Outcome) {
         let token = self.take_job(job).await;
         assert_eq!(self.settle(token, outcome).await, Fenced::Applied);
     }
 
-    /// Acquires a lock under this node's label.
+    /// Tries to acquire the lock `lock` for the duration `ttl`. The owner is the label of this
+    /// node.
     pub(crate) async fn acquire(&self, lock: &str, ttl: Duration) -> Acquired {
         let locks = self.store.locks();
         ok(locks.acquire(&name(lock), &self.label, ttl).await)
@@ -526,18 +535,18 @@ impl TestNode {
     }
 }
 
-/// Returns the ids of claimed jobs, in order.
+/// Returns the ids of the claimed jobs, in the same order.
 pub(crate) fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
     claimed.iter().map(|job| job.claim.token.job).collect()
 }
 
-/// Returns the input of a claimed job.
+/// Returns the input of a claimed job. Fails the case if the claim has no input.
 pub(crate) fn input(claimed: &ClaimedJob) -> &JobInput {
     let input = claimed.input.as_ref();
     input.unwrap_or_else(|| panic!("{} was claimed without its input", claimed.claim.token.job))
 }
 
-/// Asserts that a call was refused because of `field`.
+/// Asserts that the store refused a call because the argument `field` was invalid.
 pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, StoreError>, field: &str) {
     let error = match result {
         Ok(answer) => panic!("a bad {field} is accepted: {answer:?}"),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::runner::time_limit;
 
-/// The notes, shared by everything that runs for one case.
+/// Information that is recorded while a case runs. All handles and tasks of the case share it.
 #[derive(Debug)]
 pub(crate) struct Notes {
     started: Instant,
@@ -18,15 +18,17 @@ pub(crate) struct Notes {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// The clauses that the next assertions are about. Empty means all that the case proves.
+    /// Clauses that the next assertions check. An empty list means all clauses that the case
+    /// proves.
     proving: Vec<&'static str>,
-    /// All clauses named so far.
+    /// All clauses that the case has passed to [`Notes::proving`] so far.
     named: Vec<&'static str>,
     repeated: u64,
     last_repeated: Option<String>,
-    /// Every refusal, as printed by `{}` and by `{:?}`.
+    /// Every error of the kind `Misconfigured` that a call returned, formatted with `{}` and with
+    /// `{:?}`.
     refusals: Vec<[String; 2]>,
-    /// How long the case may take. `None` means the usual time limit.
+    /// Maximum duration of the case. `None` means the default time limit.
     time_limit: Option<Duration>,
 }
 
@@ -40,15 +42,15 @@ impl Default for Notes {
 }
 
 impl Notes {
-    /// Sets which clauses the assertions that follow are about.
+    /// Sets the clauses that the next assertions check.
     pub(crate) fn proving(&self, clauses: &[&'static str]) {
         let mut inner = self.lock();
         inner.proving = clauses.to_vec();
         inner.named.extend(clauses);
     }
 
-    /// Returns the clauses that the report lists as broken if the case fails now. `all` are the
-    /// clauses that the case proves.
+    /// Returns the clauses that the report lists as broken if the case fails now. `all` contains
+    /// every clause that the case proves.
     pub(crate) fn blamed(&self, all: &[&'static str]) -> Vec<&'static str> {
         let inner = self.lock();
         if inner.proving.is_empty() {
@@ -58,21 +60,22 @@ impl Notes {
         }
     }
 
-    /// Returns a clause that the case passed to `proving` without declaring that it proves it, if
-    /// there is one.
+    /// Returns a clause that the case passed to [`proving`](Self::proving) and that `all` does not
+    /// contain. `all` contains the clauses that the case declares. Returns `None` if there is no
+    /// such clause.
     pub(crate) fn unproved(&self, all: &[&'static str]) -> Option<&'static str> {
         let inner = self.lock();
         inner.named.iter().copied().find(|one| !all.contains(one))
     }
 
-    /// Counts a call that is repeated after this error.
+    /// Counts a repeated call and records the error that caused the repetition.
     pub(crate) fn repeated(&self, error: &StoreError) {
         let mut inner = self.lock();
         inner.repeated += 1;
         inner.last_repeated = Some(error.to_string());
     }
 
-    /// Records an error that a call returned, if it is a refusal.
+    /// Records the error that a call returned, if the error has the kind `Misconfigured`.
     pub(crate) fn note_error(&self, error: &StoreError) {
         if error.kind() == StoreErrorKind::Misconfigured {
             let printed = [error.to_string(), format!("{error:?}")];
@@ -80,28 +83,28 @@ impl Notes {
         }
     }
 
-    /// Returns whether this failure message contains one of the recorded `Misconfigured` errors. A
-    /// store returns such an error if the setup of its server does not allow a call.
+    /// Returns whether the message `failure` contains a recorded error of the kind `Misconfigured`.
+    /// A store returns such an error if the setup of its server does not allow a call.
     pub(crate) fn shows_refusal(&self, failure: &str) -> bool {
         let inner = self.lock();
         let mut refusals = inner.refusals.iter().flatten();
         refusals.any(|refusal| failure.contains(refusal))
     }
 
-    /// Returns how many calls were repeated, and the last error that caused it.
+    /// Returns the number of repeated calls and the last error that caused a repetition.
     pub(crate) fn repeats(&self) -> (u64, Option<String>) {
         let inner = self.lock();
         (inner.repeated, inner.last_repeated.clone())
     }
 
-    /// Returns whether the case should now finish and report what it knows, because three quarters
-    /// of its time are over.
+    /// Returns whether three quarters of the case's time limit have passed. The case should then
+    /// finish and report its result.
     pub(crate) fn is_late(&self) -> bool {
         let limit = self.lock().time_limit.unwrap_or_else(|| time_limit(""));
         self.started.elapsed() > limit * 3 / 4
     }
 
-    /// Sets how long the case may take.
+    /// Sets the maximum duration of the case.
     pub(crate) fn set_time_limit(&self, limit: Duration) {
         self.lock().time_limit = Some(limit);
     }

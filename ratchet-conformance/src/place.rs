@@ -12,7 +12,7 @@ use crate::coordinator::{CoordinatorFactory, CoordinatorFixture};
 use crate::fixture::{BoxError, Fixture, Provision};
 use crate::is_required;
 
-/// A server that tests need, identified by the environment variable that holds its URL.
+/// A server that tests need. An environment variable contains the URL of the server.
 ///
 /// ```
 /// use ratchet_conformance::TestServer;
@@ -29,27 +29,29 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// Creates a server. `name` is its name in `RATCHET_REQUIRE` (see [`is_required`]), and
-    /// `variable` the environment variable that holds its URL.
+    /// Describes a server. `name` identifies the server in `RATCHET_REQUIRE` (see [`is_required`]).
+    /// `variable` is the environment variable that contains the URL of the server.
     #[must_use]
     pub const fn new(name: &'static str, variable: &'static str) -> Self {
         Self { name, variable }
     }
 
-    /// Returns the server's URL, or `None` if the variable is not set.
+    /// Returns the URL of the server, or `None` if the environment variable is not set.
     #[must_use]
     pub fn url(self) -> Option<String> {
         env::var(self.variable).ok()
     }
 
-    /// Returns the reason why tests that need the server cannot run.
+    /// Returns the reason why tests that need the server cannot run: its environment variable is
+    /// not set.
     #[must_use]
     pub fn missing(self) -> String {
         format!("{} is not set", self.variable)
     }
 
-    /// Returns whether the suite can run: if the variable is set, with fixtures that `create`
-    /// creates on the server at its URL.
+    /// Returns [`Provision::Ready`] if the environment variable of the server is set. The suite
+    /// then calls `create` with the URL of the server to create the fixture of each case. Returns
+    /// [`Provision::Unavailable`] if the variable is not set.
     pub fn provision<Making, X>(
         self,
         create: impl Fn(String) -> Making + Send + Sync + 'static,
@@ -64,7 +66,7 @@ impl TestServer {
         }
     }
 
-    /// Does the same as [`provision`](Self::provision), for a
+    /// Does the same as [`provision`](Self::provision), but for a
     /// [`CoordinatorSuite`](crate::CoordinatorSuite).
     pub fn provision_coordinators<Making, X>(
         self,
@@ -81,26 +83,28 @@ impl TestServer {
     }
 }
 
-/// An empty database, or an empty part of one, for one test.
+/// An empty database, or an empty part of a database, in which one test runs.
 #[async_trait]
 pub trait Place: Sized + Send + Sync + 'static {
-    /// Creates an empty place on the server at this URL.
+    /// Creates an empty place on the server at `url`.
     ///
     /// # Errors
-    /// Any error; it fails the test.
+    /// Any error. The test then fails.
     async fn create(url: &str) -> Result<Self, BoxError>;
 
-    /// Removes the place, or leaves it for a later test. Called after the test, even if it
-    /// panicked.
+    /// Removes the place, or keeps it for a later test. This method is called after the test, even
+    /// if the test panicked.
     async fn take_away(&self);
 }
 
-/// A test that runs in a place.
+/// A test function. Its argument is the [`Place`] in which the test runs.
 pub type PlaceTest<P> = fn(Arc<P>) -> BoxFuture<'static, ()>;
 
-/// Lists tests by module, each with its name, for [`PlaceTests`]:
-/// `place_tests! { links: a_test another_test; locks: a_third; }` is a
-/// `&[(&str, PlaceTest<_>)]` of the functions `links::a_test` and so on.
+/// Creates a list of tests for [`PlaceTests`] from the names of modules and of test functions.
+///
+/// For example, `place_tests! { links: a_test another_test; locks: a_third; }` contains the test
+/// functions `links::a_test`, `links::another_test` and `locks::a_third`. The list has the type
+/// `&[(&str, PlaceTest<_>)]`, with the name of each test first.
 #[macro_export]
 macro_rules! place_tests {
     ($($module:ident: $($name:ident)*;)*) => {
@@ -113,10 +117,10 @@ macro_rules! place_tests {
     };
 }
 
-/// The `main` of a test binary whose tests each run in a separate place.
+/// Runs the tests of a test binary, each in a separate [`Place`].
 ///
-/// If the server is not available, its tests are ignored, or fail if the server is
-/// [required](crate::is_required).
+/// If the server of a test is not available, the test is ignored. If that server is
+/// [required](crate::is_required), the test fails instead.
 ///
 /// ```no_run
 /// # use std::process::ExitCode;
@@ -147,7 +151,7 @@ pub struct PlaceTests {
 }
 
 impl PlaceTests {
-    /// Adds tests that run on this server.
+    /// Adds tests, each of which runs in a separate place on `server`.
     #[must_use]
     pub fn on<P: Place>(
         mut self,
@@ -166,8 +170,11 @@ impl PlaceTests {
         self
     }
 
-    /// Ignores the tests of a module, which also need this server, if the server is not available.
-    /// They fail instead if the server is [required](crate::is_required).
+    /// Declares that the tests of `module` also need `server`. This affects only tests that were
+    /// added before this call.
+    ///
+    /// If the server is not available, these tests are ignored. If the server is
+    /// [required](crate::is_required), these tests fail instead.
     #[must_use]
     pub fn needing(mut self, module: &str, server: TestServer) -> Self {
         if server.url().is_none() {
@@ -185,7 +192,7 @@ impl PlaceTests {
         self
     }
 
-    /// Runs the tests that the command line selects.
+    /// Runs the tests that the command-line arguments select. Returns the exit code for `main`.
     #[must_use]
     pub fn run(self) -> ExitCode {
         for missing in &self.missing {
@@ -201,7 +208,8 @@ impl PlaceTests {
     }
 }
 
-/// Runs a test in a new place, on a separate runtime with two threads, and then removes the place.
+/// Creates a place, runs a test in it, and removes the place. Uses a separate runtime with two
+/// threads.
 fn run_in_place<P: Place>(url: &str, test: PlaceTest<P>) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

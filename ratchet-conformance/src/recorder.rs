@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::report::{CaseResult, default_dir};
 
-/// Writes the results of one store.
+/// Writes the results of one store to files.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder(PathBuf);
 
@@ -18,12 +18,13 @@ impl Recorder {
         Self(dir.join(store))
     }
 
-    /// Deletes the results of earlier runs.
+    /// Deletes the result files of earlier runs.
     pub(crate) fn clear(&self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 
-    /// Writes a result. Errors are only printed: they must not fail a case that passed.
+    /// Writes the result of a case to a file. If this fails, the method only prints the error, so
+    /// that the case can still pass.
     pub(crate) fn record(&self, result: &CaseResult) {
         let file = self
             .0

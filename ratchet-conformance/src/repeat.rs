@@ -17,19 +17,20 @@ use ratchet_core::{
 
 use crate::notes::Notes;
 
-/// A handle that repeats calls, and counts the repetitions in the notes of its case.
+/// A handle on a store that repeats calls after contention or a timeout. It counts the repetitions
+/// in the [`Notes`] of the case.
 pub(crate) struct Repeating {
     inner: SharedStore,
     notes: Arc<Notes>,
 }
 
-/// The errors after which a call is repeated.
+/// The kinds of errors after which a call is repeated.
 #[derive(Clone, Copy)]
 enum Repeat {
-    /// After contention: the failed call has changed nothing.
+    /// Repeats a call only after contention. A call that fails with contention has changed nothing.
     AfterContention,
-    /// After contention or a timeout: whether or not the call took effect, a repetition returns the
-    /// same.
+    /// Repeats a call after contention or a timeout. The repetition returns the same result,
+    /// whether or not the first call took effect.
     AfterContentionOrTimeout,
 }
 
@@ -51,8 +52,8 @@ impl Repeating {
         Layered::new(Self { inner, notes })
     }
 
-    /// Repeats the call until it returns none of these errors, or three quarters of the case's time
-    /// are over.
+    /// Repeats `call` while it fails with an error that `repeat` allows. Returns such an error only
+    /// after three quarters of the case's time limit have passed.
     async fn call<T, F>(&self, repeat: Repeat, call: impl Fn() -> F + Send + Sync) -> Result<T>
     where
         F: Future<Output = Result<T>> + Send,
@@ -134,8 +135,8 @@ mod tests {
     use crate::build::job;
     use crate::runner::time_limit;
 
-    /// Returns a handle on an empty store whose first `count` calls fail in this way, and its
-    /// notes.
+    /// Returns a handle on an empty store, and the notes in which the handle counts repetitions.
+    /// The first `count` calls of the store fail with an error of this kind.
     fn failing(kind: StoreErrorKind, count: u64) -> (Layered<Repeating>, Arc<Notes>) {
         let (calls, notes) = (AtomicU64::new(0), Arc::new(Notes::default()));
         let store = MemoryStore::new().with_faults(move |_| {

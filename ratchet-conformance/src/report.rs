@@ -12,19 +12,19 @@ use std::{env, fs, io};
 
 use serde::{Deserialize, Serialize};
 
-/// The result of a case or a clause.
+/// The result of a test case, or of a clause of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Not applicable: a power is missing, or the store is exempted.
+    /// The case does not apply: the suite lacks a power, or the store is exempted from the case.
     NotApplicable,
-    /// The database could not be reached, so the result is unknown.
+    /// The result is unknown, because the database was not available.
     Missing,
-    /// For a clause only: not all of its checks ran, and no check that ran failed.
+    /// Used for clauses only: some checks of the clause did not run, and no check failed.
     Partial,
-    /// The store does what the contract requires.
+    /// The store fulfills the contract.
     Pass,
-    /// The store does not do what the contract requires.
+    /// The store violates the contract, or the case could not run to its end.
     Fail,
 }
 
@@ -39,7 +39,7 @@ impl Verdict {
         }
     }
 
-    /// Combines the results of two cases of one clause.
+    /// Combines the results of two cases that prove the same clause.
     const fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
@@ -56,28 +56,29 @@ impl Verdict {
 /// The result of one case on one store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaseResult {
-    /// The name that the store's suite was given.
+    /// Name of the store or coordinator, as given to its suite.
     pub store: String,
-    /// The full name of the case.
+    /// Full name of the case, such as `claim::an_empty_store_yields_nothing`.
     pub case: String,
-    /// The clauses that the case proves.
+    /// Ids of the clauses that the case proves, such as `claim.order`.
     pub clauses: Vec<String>,
-    /// The result.
+    /// Result of the case.
     pub verdict: Verdict,
-    /// The reason why the case failed, was not run or does not apply.
+    /// Reason why the case failed, did not run or does not apply. `None` if the case passed.
     pub detail: Option<String>,
-    /// For a failed case: the clauses that its failed assertion is about.
+    /// For a failed case, the ids of the clauses that its failed assertion checks. If the list is
+    /// empty, all clauses of the case count as broken.
     #[serde(default)]
     pub blamed: Vec<String>,
-    /// How many calls of the store were repeated after contention or a timeout.
+    /// Number of store calls that were repeated after contention or a timeout.
     #[serde(default)]
     pub repeated: u64,
 }
 
 impl CaseResult {
-    /// Returns the result for one of the case's clauses. A failed case proves that the clauses it
-    /// blames are broken; it ran only part of the checks of its other clauses, so these are
-    /// partial.
+    /// Returns the result for one of the case's clauses. A failed case breaks the clauses in
+    /// [`blamed`](Self::blamed). Its other clauses are [`Partial`](Verdict::Partial), because not
+    /// all checks of the case ran.
     fn verdict_of(&self, clause: &str) -> Verdict {
         let broken = self.blamed.is_empty() || self.blamed.iter().any(|one| one == clause);
         match self.verdict {
@@ -86,25 +87,26 @@ impl CaseResult {
         }
     }
 
-    /// Returns the first line of the reason why the case failed or was not run.
+    /// Returns the first line of the reason why the case failed, did not run or does not apply.
     fn reason(&self) -> &str {
         let detail = self.detail.as_deref().unwrap_or_default();
         detail.lines().next().unwrap_or_default()
     }
 }
 
-/// The results of any number of cases on any number of stores.
+/// The results of cases on one or more stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The results, one for each case of a store.
+    /// One result for each case on each store.
     pub results: Vec<CaseResult>,
 }
 
 impl Report {
-    /// Reads every result below `dir`: one directory per store, one file per case.
+    /// Reads all results below the directory `dir`. This directory has one subdirectory per store,
+    /// which contains one file per case.
     ///
     /// # Errors
-    /// If the directory cannot be read or a file is not a result.
+    /// If a directory or a file cannot be read, or if a file does not contain a result.
     pub fn read_dir(dir: &Path) -> io::Result<Self> {
         let mut report = Self::default();
         for store in fs::read_dir(dir)? {
@@ -128,8 +130,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Merges another report into this one. For a case in both, the result of `other` replaces this
-    /// one's.
+    /// Adds the results of `other` to this report. If both reports have a result for the same case
+    /// on the same store, the result of `other` replaces the existing one.
     pub fn merge(&mut self, other: Self) {
         let replaced: BTreeSet<(&str, &str)> = other.results.iter().map(key).collect();
         self.results
@@ -138,14 +140,19 @@ impl Report {
         self.sort();
     }
 
-    /// Returns the names of the stores, sorted.
+    /// Returns the names of all stores in the report, in ascending order.
     #[must_use]
     pub fn stores(&self) -> BTreeSet<&str> {
         self.results.iter().map(|result| &*result.store).collect()
     }
 
-    /// Returns the result of each clause on each store: failed if one of its cases failed, passed
-    /// if all passed, partial if only some ran to their end.
+    /// Returns the result of each clause on each store. The outer key is the id of the clause, and
+    /// the inner key is the name of the store.
+    ///
+    /// The result is [`Fail`](Verdict::Fail) if a check of the clause failed, and
+    /// [`Pass`](Verdict::Pass) if all cases of the clause passed. It is
+    /// [`Partial`](Verdict::Partial) if only some of the checks ran. If no check ran, it is
+    /// [`Missing`](Verdict::Missing) or [`NotApplicable`](Verdict::NotApplicable).
     #[must_use]
     pub fn clauses(&self) -> BTreeMap<&str, BTreeMap<&str, Verdict>> {
         let mut clauses: BTreeMap<&str, BTreeMap<&str, Verdict>> = BTreeMap::new();
@@ -163,10 +170,13 @@ impl Report {
         clauses
     }
 
-    /// Returns the clauses by store as a Markdown table, in which a blank field means not run.
-    /// Below the table are lists: the cases that failed, each with the first line of the reason;
-    /// the reasons why cases were not run, each with the number of cases; and how many calls were
-    /// repeated.
+    /// Returns a Markdown table with the result of each clause on each store. A field is empty if
+    /// no case of the clause has a result for the store.
+    ///
+    /// Below the table are lists of:
+    /// - the failed cases, each with the first line of the reason;
+    /// - the reasons why cases did not run or do not apply, each with the number of cases;
+    /// - the number of repeated calls of each store.
     #[must_use]
     pub fn table(&self) -> String {
         let stores = self.stores();
@@ -233,7 +243,7 @@ impl Report {
     }
 }
 
-/// Returns a number with its noun: "1 case", "2 cases".
+/// Returns the number with the noun `thing` in the singular or plural: "1 case", "2 cases".
 fn counted(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
@@ -243,16 +253,18 @@ fn key(result: &CaseResult) -> (&str, &str) {
     (&result.store, &result.case)
 }
 
-/// Returns the Markdown table, with its lists, of all results below `dir`.
+/// Reads all results below the directory `dir` and returns them as a Markdown table. See
+/// [`Report::table`].
 ///
 /// # Errors
-/// As for [`Report::read_dir`].
+/// The same errors as [`Report::read_dir`].
 pub fn table(dir: &Path) -> io::Result<String> {
     Ok(Report::read_dir(dir)?.table())
 }
 
-/// Returns the directory of the results: `RATCHET_REPORT_DIR`, or `ratchet-conformance` in the
-/// target directory of the running program.
+/// Returns the directory in which the suite writes its results. The environment variable
+/// `RATCHET_REPORT_DIR` sets this directory. By default, it is `ratchet-conformance` in the target
+/// directory of the running program.
 #[must_use]
 pub fn default_dir() -> PathBuf {
     if let Some(dir) = env::var_os("RATCHET_REPORT_DIR") {

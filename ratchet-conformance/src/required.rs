@@ -3,10 +3,12 @@
 
 use std::env;
 
-/// Returns whether `RATCHET_REQUIRE` names this store, server or program. If it does, tests that
-/// need it fail when it is absent, instead of being ignored.
+/// Returns whether the environment variable `RATCHET_REQUIRE` names this store, server or program.
+/// If `name` is required and not available, the tests that need it fail. If it is not required,
+/// these tests are ignored.
 ///
-/// The variable is a comma-separated list of names; `1` and `true` stand for every name.
+/// The variable contains a comma-separated list of names. The entry `1` or `true` requires
+/// everything.
 #[must_use]
 pub fn is_required(name: &str) -> bool {
     env::var("RATCHET_REQUIRE").is_ok_and(|names| lists(&names, name))

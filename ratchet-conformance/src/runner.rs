@@ -19,9 +19,11 @@ use crate::Case;
 use crate::fixture::BoxError;
 use crate::notes::Notes;
 
-/// Returns how long a case of this group may take, setup included, before it counts as hanging.
-/// This time plus [`CLEANING`] is less than `.config/nextest.toml` allows, so that the case itself
-/// reports the failure. Random histories take longest.
+/// Returns the maximum duration of a case of `group`, including its setup. A case that takes longer
+/// counts as hanging. Cases with random histories have the longest limit.
+///
+/// The limit plus [`CLEANING`] is shorter than the timeout in `.config/nextest.toml`. The suite
+/// therefore reports a hanging case before nextest ends the test.
 pub(crate) fn time_limit(group: &str) -> Duration {
     let (variable, seconds) = match group {
         "differential" => ("RATCHET_HISTORY_SECONDS", 840),
@@ -32,23 +34,23 @@ pub(crate) fn time_limit(group: &str) -> Duration {
     Duration::from_secs(set.unwrap_or(seconds))
 }
 
-/// How long a fixture may take to clean up after its case exceeded the time limit.
+/// Maximum time that a fixture may take to clean up after its case has reached the time limit.
 const CLEANING: Duration = Duration::from_secs(40);
 
-/// The argument of a case.
+/// The argument of a test case.
 #[async_trait]
 pub(crate) trait Context: Send + Sync + Sized + 'static {
-    /// Removes what the case used.
+    /// Removes the databases or the transport that the case used.
     async fn clean_up(&self);
 
-    /// Returns the notes of the case.
     fn notes(&self) -> &Notes;
 }
 
-/// Creates the context of a case.
+/// A function that creates the [`Context`] of a case.
 pub(crate) type Setup<C> = dyn Fn() -> BoxFuture<'static, Result<C, BoxError>> + Send + Sync;
 
-/// Why a case failed: the message of its assertion, or what prevented it from running.
+/// The reason why a case failed: the message of the failed assertion, or the error that prevented
+/// the case from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     cause: Cause,
@@ -56,16 +58,16 @@ pub struct Failure {
     clauses: Vec<&'static str>,
 }
 
-/// The kind of failure.
+/// The kind of a [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The store broke a clause.
+    /// An assertion of the case failed: the store broke a clause.
     Broken,
-    /// The case did not end.
+    /// The case did not end within its time limit.
     Hanging,
-    /// The fixture or the case itself is wrong; the failure proves nothing about the store.
+    /// The fixture or the case itself is faulty. The failure shows nothing about the store.
     Setup,
-    /// The store has an exemption from the case, but must not have one.
+    /// The exemption of the store is wrong, because the case passed or did not end.
     Exemption,
 }
 
@@ -78,14 +80,14 @@ impl Failure {
         }
     }
 
-    /// Returns the clauses that the failed assertion is about: all clauses of the case, unless the
-    /// case named some of them.
+    /// Returns the ids of the clauses that the failed assertion checks. These are all clauses of
+    /// the case, unless the case named some of them for this assertion.
     #[must_use]
     pub fn clauses(&self) -> &[&'static str] {
         &self.clauses
     }
 
-    /// Adds a line to the message.
+    /// Appends a line to the message.
     pub(crate) fn with(mut self, line: &str) -> Self {
         self.message = format!("{}\n  {line}", self.message);
         self
@@ -104,18 +106,19 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// How a case ended.
+/// The result of running a case.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) outcome: Result<(), Failure>,
-    /// How many calls of the store were repeated.
+    /// Number of store calls that were repeated.
     pub(crate) repeated: u64,
-    /// Whether the failure shows that the store refused a call because of its server's setup.
+    /// Whether the failure message contains an error of the kind `Misconfigured`. The store returns
+    /// such an error if the setup of its server does not allow a call.
     pub(crate) refused: bool,
 }
 
 impl Ended {
-    /// Creates the result of a case that could not be run.
+    /// Creates the result of a case that could not run, with `message` as the reason.
     pub(crate) fn without_running<C>(case: &Case<C>, message: String) -> Self {
         let failure = Failure::new(Cause::Setup, message, case.clauses.to_vec());
         Self {
@@ -126,7 +129,7 @@ impl Ended {
     }
 }
 
-/// Runs a case from its setup to its cleanup.
+/// Runs the setup of a case, the case itself and its cleanup, each with a time limit.
 pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> Ended {
     let failure = |cause, message, clauses| Err(Failure::new(cause, message, clauses));
     let all = case.clauses.to_vec();
@@ -188,16 +191,17 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
 }
 
 thread_local! {
-    /// Whether this thread is polling a case.
+    /// Whether this thread is currently polling the future of a case.
     static IN_CASE: Cell<bool> = const { Cell::new(false) };
-    /// The message and location of the last panic of a case on this thread.
+    /// Message and location of the last panic of a case on this thread.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// The message of a caught panic that is raised again on another thread.
+/// The message of a panic that was caught in one task and is raised again in another task.
 struct PassedOn(String);
 
-/// Awaits a future and converts a panic into its message, with the location.
+/// Awaits a future. If the future panics, returns the message and the location of the panic as the
+/// error.
 pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, String> {
     note_panics();
     let mut future = pin!(future);
@@ -224,8 +228,8 @@ fn message(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Installs a panic hook that does not print the panics of cases where they happen, so that they
-/// are shown once: as the failure of their case.
+/// Installs a panic hook that records the panic of a case instead of printing it. The suite prints
+/// the panic later, as the failure of the case.
 fn note_panics() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
@@ -242,8 +246,8 @@ fn note_panics() {
     });
 }
 
-/// Spawns the futures that `make` returns for 0..`count`, starts them all at the same moment, and
-/// returns their results in order.
+/// Spawns one task for each index below `count`, with the future that `make` returns for the index.
+/// Starts all futures at the same time and returns their results in the order of the indexes.
 pub(crate) async fn race<F, T>(count: usize, make: impl Fn(usize) -> F) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,
@@ -271,7 +275,7 @@ where
     ended.into_iter().map(answer).collect()
 }
 
-/// Creates a runtime with real parallelism, so that races can happen.
+/// Creates a Tokio runtime with two worker threads, so that race conditions can occur.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)

@@ -2,18 +2,21 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The variable in which cargo-nextest passes the slot number of a concurrent test.
+/// The environment variable in which cargo-nextest passes a number to each test. Tests that run at
+/// the same time have different numbers.
 const VARIABLE: &str = "NEXTEST_TEST_GLOBAL_SLOT";
 
-/// The numbers that this process uses.
+/// Numbers of the slots that this process currently uses.
 static IN_USE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
-/// A number that no other fixture has at the same time, in any test of one run of cargo-nextest.
+/// An identifier that no other fixture uses at the same time, in any test of one cargo-nextest run.
 ///
-/// Creating tables and indexes can take longer than a case. A fixture that names its database after
-/// a slot can keep it and only empty it for the next case; such a fixture implements
-/// [`Fixture::renew`](crate::Fixture::renew). Dropping the slot frees it. Concurrent runs against
-/// the same server use the same numbers.
+/// Use a slot to reuse a database, because creating tables and indexes can take longer than a case.
+/// A fixture can name its database after a slot, keep the database, and empty it for the next case.
+/// Such a fixture implements [`Fixture::renew`](crate::Fixture::renew).
+///
+/// When a slot is dropped, another fixture can take it. Separate runs of cargo-nextest use the same
+/// slots. They must not run at the same time on the same server.
 ///
 /// # Examples
 /// ```
@@ -32,8 +35,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Takes the first free slot of this test, or returns `None` if cargo-nextest does not run the
-    /// test.
+    /// Takes the first free slot of the current test. Returns `None` if the test was not started by
+    /// cargo-nextest.
     #[must_use]
     pub fn take() -> Option<Self> {
         let test = std::env::var(VARIABLE).ok()?.parse().ok()?;

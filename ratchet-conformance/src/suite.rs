@@ -8,28 +8,29 @@ use crate::runner::{self, Failure, Setup};
 use crate::trials::{self, Exemption, Subject};
 use crate::{Case, Cx, Power, Provision};
 
-/// The suite for stores.
+/// The conformance suite for stores.
 ///
-/// The `main` of a test without a harness calls [`run`](Self::run); see the [crate](crate).
+/// Create the suite in the `main` function of a test with `harness = false`, and call
+/// [`run`](Self::run). The [documentation of the crate](crate) contains an example.
 #[derive(Clone, Debug)]
 pub struct Suite {
     name: String,
     powers: Vec<Power>,
     exemptions: Vec<Exemption>,
-    /// The groups to run. `None` means all of them.
+    /// Names of the groups to run. `None` means all groups.
     groups: Option<Vec<String>>,
     settings: Settings,
 }
 
-/// Settings of the `differential` cases.
+/// Settings of the `differential` cases, which run random histories.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How many histories the cases run together.
+    /// Number of random histories that all cases run together.
     pub(crate) histories: u64,
-    /// Whether the store may report, for a claimed job, that other jobs wait for its end although
-    /// none does.
+    /// Whether the store may report that other jobs wait for a claimed job although no job waits
+    /// for it.
     pub(crate) may_exaggerate: bool,
-    /// Whether a failing history is shortened.
+    /// Whether the suite shortens a failing history before reporting it.
     pub(crate) shrinks: bool,
 }
 
@@ -42,7 +43,8 @@ impl Settings {
 }
 
 impl Suite {
-    /// Creates the suite for the store called `name`, whose fixtures have exactly these powers.
+    /// Creates the suite for the store called `name`. The store and its fixture must have exactly
+    /// the powers in `powers`.
     #[must_use]
     pub fn new(name: impl Into<String>, powers: &[Power]) -> Self {
         Self {
@@ -54,45 +56,49 @@ impl Suite {
         }
     }
 
-    /// Sets how many random histories the `differential` cases run together, unless
-    /// `RATCHET_HISTORIES` is set. Use fewer for a store with slow steps. Default 100.
+    /// Sets the number of random histories that all `differential` cases run together. The default
+    /// is 100. Use a smaller number for a slow store. The environment variable `RATCHET_HISTORIES`
+    /// overrides this setting.
     #[must_use]
     pub const fn histories(mut self, histories: u64) -> Self {
         self.settings.histories = histories;
         self
     }
 
-    /// Allows the store to report, for a claimed job, that other jobs wait for its end although
-    /// none does: a store may flag a parent before it is known whether the child is stored. Without
-    /// this setting the `differential` cases require exactly what the model reports. A store must
-    /// never fail to report that a job waits.
+    /// Allows the store to report that other jobs wait for a claimed job although no job waits for
+    /// it. For example, a store may mark the parent of a new job before it knows whether the new
+    /// job is stored.
+    ///
+    /// Without this setting, the `differential` cases require the store to report exactly the same
+    /// as the reference model. With this setting, the store must still report every claimed job for
+    /// which another job waits.
     #[must_use]
     pub const fn may_say_awaited_of_others(mut self) -> Self {
         self.settings.may_exaggerate = true;
         self
     }
 
-    /// Exempts the store, or a kind of server, from these cases, by group or by full name, because
-    /// the store refuses the calls that they test, with
-    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured).
+    /// Exempts the store, or a kind of server, from `cases`. Use this method if the store refuses
+    /// the tested calls with [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). Each
+    /// entry of `cases` is the name of a group or the full name of a case.
     ///
-    /// The cases still run, and must fail after such a refusal; the report then shows N-A with this
-    /// reason. If a case passes, or fails without a refusal, the suite fails, because the exemption
-    /// would hide an ability or a defect of the store. The exemption of a case takes precedence
-    /// over that of its group.
+    /// The suite still runs these cases. Each of them must fail because the store refused a call.
+    /// The report then shows `N-A` with `reason`. The suite fails if a case passes or fails for
+    /// another reason, because the exemption would hide an ability or a defect of the store. An
+    /// exemption of a case takes precedence over an exemption of its group.
     ///
     /// # Panics
-    /// If there is no such group or case.
+    /// If an entry of `cases` names no group and no case.
     #[must_use]
     pub fn without(self, reason: &str, cases: &[&str]) -> Self {
         self.exempt(reason, cases, true)
     }
 
-    /// Exempts the store from these cases like [`without`](Self::without), but does not run them.
-    /// Use it for cases that would hang, take long, or pass only sometimes.
+    /// Exempts the store from `cases`, as [`without`](Self::without) does, but does not run the
+    /// cases. Use this method for cases that would hang, take long, or pass only sometimes.
     ///
     /// # Panics
-    /// If there is no such group or case.
+    /// If an entry of `cases` names no group and no case.
     #[must_use]
     pub fn without_running(self, reason: &str, cases: &[&str]) -> Self {
         self.exempt(reason, cases, false)
@@ -111,18 +117,20 @@ impl Suite {
         self
     }
 
-    /// Restricts the suite to these groups. Use it for a setting of a store that cannot affect the
-    /// other groups; the whole suite must have passed without that setting.
+    /// Restricts the suite to these groups. Use this method to test a store with a setting that
+    /// cannot affect the other groups. Another suite must run all groups on the store without that
+    /// setting.
     ///
     /// # Panics
-    /// [`run`](Self::run) panics if there is no such group.
+    /// [`run`](Self::run) panics if a group does not exist.
     #[must_use]
     pub fn groups(mut self, groups: &[&str]) -> Self {
         self.groups = Some(groups.iter().map(|&group| group.to_owned()).collect());
         self
     }
 
-    /// Lists or runs the cases that the command line selects, each on a new fixture.
+    /// Lists or runs the cases that the command-line arguments select. Each case runs on a new
+    /// fixture. Returns the exit code for `main`.
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
             Provision::Ready(factory) => {
@@ -134,18 +142,20 @@ impl Suite {
         trials::run(subject, chosen(self.groups.as_deref()), &provision)
     }
 
-    /// Returns every case.
+    /// Returns all cases for stores.
     pub fn cases() -> impl Iterator<Item = &'static Case<Cx>> {
         cases::GROUPS.iter().copied().flatten()
     }
 
-    /// Returns the case with this full name, such as `claim::an_empty_store_yields_nothing`.
+    /// Returns the case with the name `full_name`, or `None` if there is no such case. A full name
+    /// consists of a group and a case, such as `claim::an_empty_store_yields_nothing`.
     #[must_use]
     pub fn case(full_name: &str) -> Option<&'static Case<Cx>> {
         Self::cases().find(|case| case.full_name() == full_name)
     }
 
-    /// Runs one case on a new fixture with these powers, for tests of the suite itself.
+    /// Runs one case on a new fixture that has exactly these powers. Intended for tests of the
+    /// suite itself.
     ///
     /// # Errors
     /// The reason why the case failed.
@@ -153,8 +163,8 @@ impl Suite {
         Self::check_with(case, powers, factory, Settings::DEFAULT).await
     }
 
-    /// Does the same as [`check`](Self::check), but does not shorten a failing random history,
-    /// which takes many times longer than finding it.
+    /// Runs one case as [`check`](Self::check) does, but does not shorten a failing random history.
+    /// Shortening a history takes many times longer than finding the failure.
     ///
     /// # Errors
     /// The reason why the case failed.
@@ -185,7 +195,8 @@ fn setup(factory: Factory, powers: Vec<Power>, settings: Settings) -> Arc<Setup<
     Arc::new(move || Box::pin(Cx::create(factory.clone(), powers.clone(), settings)))
 }
 
-/// Returns the cases of these groups, or of all groups if `groups` is `None`.
+/// Returns the cases of `groups`, or all cases if `groups` is `None`. Panics if a group does not
+/// exist.
 fn chosen(groups: Option<&[String]>) -> impl Iterator<Item = &'static Case<Cx>> {
     for group in groups.into_iter().flatten() {
         assert!(

@@ -17,16 +17,17 @@ pub(crate) struct Subject {
     name: String,
     powers: Vec<Power>,
     exemptions: Vec<Exemption>,
-    /// Whether the suite fails if the subject is unavailable.
+    /// Whether the cases fail if the store or coordinator is not available. If `false`, the suite
+    /// ignores the cases.
     required: bool,
 }
 
-/// The exemption of a store from a case or a group of cases.
+/// An exemption of a store from a case or from a group of cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exemption {
     pub(crate) name: String,
     pub(crate) reason: String,
-    /// Whether the cases run although the store is exempted; they must then fail.
+    /// Whether the suite runs the exempted cases. If `true`, each of these cases must fail.
     pub(crate) runs: bool,
 }
 
@@ -40,8 +41,8 @@ impl Subject {
         }
     }
 
-    /// Returns the exemption from this case, if there is one. The exemption of a case takes
-    /// precedence over that of its group.
+    /// Returns the exemption that applies to `case`, or `None`. An exemption of the case itself
+    /// takes precedence over an exemption of its group.
     fn exemption<C>(&self, case: &Case<C>) -> Option<&Exemption> {
         let of_case = |one: &&Exemption| one.name == case.full_name();
         let of_group = |one: &&Exemption| one.name == case.group;
@@ -50,14 +51,14 @@ impl Subject {
     }
 }
 
-/// What to do with a case.
+/// The way in which the suite handles a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plan {
-    /// It runs, and must pass.
+    /// The suite runs the case, which must pass.
     Run,
-    /// It runs, and must fail, because the store is exempted from it for this reason.
+    /// The suite runs the case, which must fail because the store is exempted from it.
     Exempt(Exemption),
-    /// It does not run, and is reported with this verdict and reason.
+    /// The suite does not run the case, and reports this verdict and this reason.
     Skip(Verdict, String),
 }
 
@@ -78,7 +79,7 @@ fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Pl
     }
 }
 
-/// Lists or runs the cases that the command line selects.
+/// Lists or runs the cases that the command-line arguments select, and records their results.
 pub(crate) fn run<C: Context>(
     subject: Subject,
     cases: impl Iterator<Item = &'static Case<C>>,
@@ -107,7 +108,8 @@ pub(crate) fn run<C: Context>(
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Creates a trial that is listed as ignored, with the reason in front of its name.
+/// Creates a trial that the test runner lists as ignored, with `reason` before the name of the
+/// case.
 fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
     let kind = reason.clone();
     let run = move || Ok(Completion::ignored_with(reason));
@@ -116,7 +118,7 @@ fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
         .with_ignored_flag(true)
 }
 
-/// Creates a trial that runs the case. If the store is exempted from the case, the case must fail.
+/// Creates a trial that runs `case`. If there is an `exemption`, the case must fail.
 fn trial<C: Context>(
     subject: &Arc<Subject>,
     case: &'static Case<C>,
@@ -160,9 +162,10 @@ fn trial<C: Context>(
     })
 }
 
-/// Judges the end of a case from which the store is exempted. Returns the reason of the exemption
-/// if the failure shows that a call was refused. Returns an error if the case passed, or failed for
-/// another reason.
+/// Checks the result of a case from which the store is exempted.
+///
+/// Returns the reason of the exemption if the case failed because the store refused a call. Returns
+/// an error if the case passed or failed for another reason.
 fn judge_exempted<C>(
     ended: Ended,
     case: &Case<C>,
@@ -204,8 +207,8 @@ fn judge_exempted<C>(
     }
 }
 
-/// Returns the text of a failure for the test runner: what is broken, what the contract says and
-/// what was observed.
+/// Returns the text of a failure for the test runner. The text names the broken clauses, quotes the
+/// contract, and describes the observed behavior.
 fn explain<C>(store: &str, case: &Case<C>, failure: &Failure) -> String {
     match failure.cause() {
         Cause::Broken | Cause::Hanging => {}

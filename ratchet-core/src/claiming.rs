@@ -4,7 +4,7 @@
 //! A claim first selects candidates in claim order, then takes those that no other claimer has
 //! taken. If other claimers were faster, the claim finds fewer jobs than it wants, although more
 //! may be due. [`Rounds`] decides whether the claim searches again and how many candidates it then
-//! reads. [`Lookahead`] remembers that number for later claims.
+//! reads. [`Lookahead`] keeps that number for later claims.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,17 +13,18 @@ use tokio::time::Instant;
 
 use crate::time;
 
-/// The maximum time that a claim which already has jobs searches for more.
+/// Maximum time that a claim searches for more jobs after it has found its first jobs.
 pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 
-/// The number of candidates that a claim looks at for each job it wants, learned from earlier
-/// claims.
+/// Number of candidates that a claim reads for each job that it wants. Learned from earlier claims.
 ///
-/// It is 1 while no other node claims, and grows when other nodes take the candidates first.
+/// The number is 1 at first. It grows when other nodes take candidates before a claim can take
+/// them, and shrinks slowly when claims find enough jobs.
 #[derive(Debug)]
 pub struct Lookahead {
     factor: AtomicUsize,
-    /// The number of claims in a row that found enough jobs. Reset to 0 when the factor changes.
+    /// Number of consecutive claims for which the factor was large enough. Reset to 0 when the
+    /// factor changes.
     enough_in_a_row: AtomicUsize,
 }
 
@@ -38,19 +39,24 @@ impl Default for Lookahead {
 
 impl Lookahead {
     const MOST: usize = 32;
-    /// How many claims in a row must find enough jobs before the factor is lowered. Too many
-    /// candidates cost a longer index range; too few cost a whole round. In a test with four nodes
-    /// that lowered the factor after every such claim, one claim in four found nothing.
+    /// Number of consecutive claims that must find the factor large enough before the factor is
+    /// lowered by one. The factor is the number of candidates that a claim reads per wanted job.
+    ///
+    /// With too many candidates, a claim reads a longer index range. With too few candidates, a
+    /// claim needs an additional round. In a test with four nodes, the factor was lowered after
+    /// every such claim. One claim in four then found no job.
     const UNTIL_LOWER: usize = 16;
 
     fn get(&self) -> usize {
         self.factor.load(Ordering::Relaxed)
     }
 
-    /// Updates the factor after a claim. Raises it at once if the claim needed a larger factor than
-    /// it began with. Lowers it by one after [`UNTIL_LOWER`](Self::UNTIL_LOWER) claims in a row
-    /// that needed no larger one. Such a claim never raises the factor, because other claims may
-    /// have lowered it since the claim began.
+    /// Updates the factor after a claim that began with the factor `began` and needed the factor
+    /// `needed`. The factor is the number of candidates that a claim reads per wanted job.
+    ///
+    /// If `needed` is larger than `began`, raises the factor at once. Otherwise, lowers the factor
+    /// by one after [`UNTIL_LOWER`](Self::UNTIL_LOWER) such claims in a row. Such a claim never
+    /// raises the factor, even if other claims have lowered the factor below `needed` since then.
     fn learn(&self, began: usize, needed: usize) {
         if needed > began {
             let needed = needed.min(Self::MOST);
@@ -70,43 +76,50 @@ impl Lookahead {
     }
 }
 
-/// The settings of a store for how persistently its claims search for jobs.
+/// Settings of a store that determine how often a claim searches again for jobs.
+///
+/// A claim works in rounds. Each round reads candidates, which are due jobs. It then takes the
+/// candidates that no other claimer has taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Persistence {
-    /// The maximum number of rounds of a claim.
+    /// Maximum number of rounds of a claim.
     pub rounds: usize,
     /// Whether a round that [changed the conditions](RoundFound::conditions_changed) does not count
     /// towards [`rounds`](Self::rounds).
     pub free_repeats: bool,
-    /// Whether a claim reads more candidates after a round whose candidates permits limited. Even
-    /// then, the claim reads more only if this round found more candidates than the last round
-    /// after which it read more.
+    /// Whether a claim may read more candidates after a round in which [permits
+    /// limited](RoundFound::bounded) the candidates.
+    ///
+    /// The claim then raises the number of candidates only if the round found more candidates than
+    /// the last round that raised the number.
     pub widens_bounded: bool,
-    /// How many times a claim searches again after rounds that read every due candidate and took
-    /// only some of them, because other claimers took the rest.
+    /// Maximum number of times that a claim searches again after a round that took only some of the
+    /// due candidates. Other claimers took the rest. Counts only rounds that read all due
+    /// candidates.
     pub after_some: usize,
-    /// How many times a claim searches again after rounds that read every due candidate and took
-    /// none.
+    /// Maximum number of times that a claim searches again after a round that took none of the due
+    /// candidates. Counts only rounds that read all due candidates.
     pub after_none: usize,
 }
 
 /// The result of one round of a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundFound {
-    /// The number of jobs that the round wanted.
+    /// Maximum number of jobs that the round was to take.
     pub wanted: usize,
-    /// The number of candidates that the round found, at most [`Rounds::candidates_for`].
+    /// Number of candidates that the round found, at most [`Rounds::candidates_for`].
     pub candidates: usize,
-    /// The number of candidates that the round took, because no other claimer was faster.
+    /// Number of candidates that the round took before another claimer did. Includes jobs that the
+    /// claim cannot return, for example because they are unreadable.
     pub taken: usize,
-    /// Whether permits limited the candidates.
+    /// Whether the number of free permits limited the candidates.
     pub bounded: bool,
-    /// Whether the next round finds different candidates even if it reads the same number, because
-    /// this round used up the permits of a resource or returned permits.
+    /// Whether the next round can find different candidates without reading more of them. This is
+    /// the case if the round used up the permits of a resource, or returned permits.
     pub conditions_changed: bool,
 }
 
-/// Counts the rounds of one claim and decides whether it searches again.
+/// Counts the rounds of one claim and decides after each round whether the claim searches again.
 #[derive(Debug)]
 pub struct Rounds<'a> {
     lookahead: &'a Lookahead,
@@ -114,14 +127,16 @@ pub struct Rounds<'a> {
     left: usize,
     began: usize,
     factor: usize,
-    /// The number of candidates that the last round found after which the factor was raised.
+    /// Number of candidates found in the last round after which the claim raised its factor. The
+    /// factor is the number of candidates per wanted job.
     seen: usize,
     some: usize,
     none: usize,
 }
 
 impl<'a> Rounds<'a> {
-    /// Begins a claim with as many candidates per wanted job as earlier claims needed.
+    /// Begins a claim. The claim reads as many candidates per wanted job as `lookahead` has learned
+    /// from earlier claims.
     #[must_use]
     pub fn begin(lookahead: &'a Lookahead, persistence: Persistence) -> Self {
         let began = lookahead.get();
@@ -137,7 +152,8 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Begins a round and counts it. Returns `false` if the claim may begin no more rounds.
+    /// Begins a round and counts it. Returns `false` if the claim has reached its maximum number of
+    /// rounds.
     #[must_use]
     pub const fn begin_round(&mut self) -> bool {
         let more = self.left > 0;
@@ -145,14 +161,14 @@ impl<'a> Rounds<'a> {
         more
     }
 
-    /// Returns how many candidates a round reads if it wants `wanted` jobs.
+    /// Returns the number of candidates that a round reads to find `wanted` jobs.
     #[must_use]
     pub const fn candidates_for(&self, wanted: usize) -> usize {
         wanted.saturating_mul(self.factor)
     }
 
-    /// Returns whether the claim searches again. Call it after a round that found fewer jobs than
-    /// it wanted, or jobs that cannot be read.
+    /// Returns whether the claim searches again after a round with the result `found`. Call this
+    /// method after a round that found fewer jobs than wanted, or found jobs that cannot be read.
     #[must_use]
     pub fn looks_again(&mut self, found: RoundFound) -> bool {
         if found.conditions_changed {
@@ -184,14 +200,15 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Ends the claim and remembers, for later claims, how many candidates it needed.
+    /// Ends the claim. Updates the [`Lookahead`] with the number of candidates per wanted job that
+    /// this claim needed.
     pub fn end(self) {
         self.lookahead.learn(self.began, self.factor);
     }
 }
 
-/// Awaits `work` until `end`, if there is one. Returns `None` and drops the work if it takes
-/// longer.
+/// Awaits `work`, but only until the time `end`. Returns `None` and drops `work` if it does not
+/// finish in time. If `end` is `None`, there is no time limit.
 pub async fn until<T>(end: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match end {
         None => Some(work.await),
@@ -219,7 +236,7 @@ mod tests {
         after_none: 2,
     };
 
-    /// Returns a round that wanted 10 jobs.
+    /// Returns the result of a round that wanted 10 jobs.
     const fn found(candidates: usize, taken: usize) -> RoundFound {
         RoundFound {
             wanted: 10,

@@ -3,7 +3,8 @@
 
 use super::prelude::*;
 
-/// Returns a claim of a node that died, and that a pass gave up at its first crash.
+/// Enqueues a job, claims it on `node`, and marks the node as dead. Then runs a reclaim pass that
+/// allows no crashes and therefore gives up the claim. Returns the token of the claim.
 async fn given_up_on(node: &TestNode) -> ClaimToken {
     node.beat().await;
     node.add(job()).await;
@@ -15,7 +16,8 @@ async fn given_up_on(node: &TestNode) -> ClaimToken {
     token
 }
 
-/// Returns what every pass returns for a claim that was given up at its first crash.
+/// Returns the entry that every reclaim pass returns for a claim that was given up after the job's
+/// first crash.
 fn exhausted(token: ClaimToken) -> Reclaimed {
     Reclaimed::new(token, ReclaimReason::OwnerLost, 1, true)
 }

@@ -25,20 +25,22 @@ async fn release(node: &TestNode, guard: &Guard) {
     assert_eq!(released, Fenced::Applied);
 }
 
-/// Purges cancelled jobs of any age.
+/// Purges up to 10 cancelled jobs that ended at least 1 ms ago. The store rejects the purge if
+/// `guard` is stale.
 async fn purge(node: &TestNode, guard: &Guard) -> Guarded<u64> {
     let request = PurgeRequest::new(JobState::Cancelled, MILLI, 10).guarded(Some(guard.clone()));
     ok(node.jobs().purge(&request).await)
 }
 
-/// Sweeps nodes without a heartbeat for a minute.
+/// Marks nodes as dead that have sent no heartbeat for a minute. The store rejects the call if
+/// `guard` is stale.
 async fn sweep(node: &TestNode, guard: &Guard) -> Guarded<SweptNodes> {
     let sweep = NodeSweep::new(MINUTE, HOUR).guarded(Some(guard.clone()));
     ok(node.store.nodes().sweep_nodes(&sweep).await)
 }
 
-/// Creates a job to purge and a node to sweep, and checks that a write with this guard changes
-/// neither.
+/// Checks that a purge and a node sweep with the stale guard `guard` change nothing. First creates
+/// a job that can be purged and a node that can be marked as dead.
 async fn assert_stale(cx: &Cx, node: &TestNode, guard: &Guard) {
     let silent = cx.node().await;
     silent.beat().await;
@@ -249,8 +251,8 @@ cases! {
         let guard = leader.leadership().guard().expect("it leads");
         assert_eq!(purge(&a, &guard).await, Guarded::Done(0));
         cx.proving(["lock.renew"]);
-        // A renewal shortens the lock only if the lock would last longer than two TTLs from now,
-        // and then to two TTLs.
+        // If the lock would last longer than two TTLs from now, a renewal shortens it to two TTLs.
+        // This first renewal does not change the lock.
         let renewed = ok(leader.turn(a.id).await);
         assert_eq!(renewed, ElectionOutcome::AlreadyLeader(term));
         assert_eq!(held(ok(other.turn(b.id).await)), 90 * MINUTE);

@@ -2,12 +2,12 @@
 
 use super::prelude::*;
 
-/// Returns a job with this idempotency key.
+/// Returns a new job with the idempotency key `key`.
 fn once(key: &str) -> NewJob {
     job().idempotency_key(key)
 }
 
-/// Returns a job with this unique key.
+/// Returns a new job with the unique key `key`.
 fn unique(key: &str) -> NewJob {
     job().unique_key(key)
 }
@@ -294,7 +294,8 @@ cases! {
     }
 }
 
-/// Checks that exactly one answer is `Created`, and that all name that job.
+/// Checks that the store contains exactly one job, that exactly one answer is `Created`, and that
+/// every answer names the stored job.
 async fn one_created(node: &TestNode, answers: &[Enqueued]) {
     let stored = node.everything().await;
     assert_eq!(stored.len(), 1);

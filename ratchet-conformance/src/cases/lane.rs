@@ -6,7 +6,8 @@ use JobState::{Blocked, Cancelled, Failed, Paused, Pending, Running, Succeeded};
 
 use super::prelude::*;
 
-/// Returns `count` jobs of one lane, the youngest id first: the job created last is enqueued first.
+/// Returns `count` new jobs of one lane, in descending order of their ids. The order in which they
+/// are enqueued therefore differs from the order of their ids.
 fn lane_jobs(lane: &str, count: usize) -> Vec<NewJob> {
     let mut all: Vec<NewJob> = jobs(count).into_iter().map(|job| job.lane(lane)).collect();
     all.reverse();
@@ -21,7 +22,7 @@ async fn states(node: &TestNode, all: &[JobId]) -> Vec<JobState> {
     states
 }
 
-/// Checks that exactly one unfinished job of each lane is not blocked.
+/// Checks that each lane with unfinished jobs has exactly one unfinished job that is not blocked.
 async fn assert_one_head_each(node: &TestNode) {
     let mut lanes: BTreeMap<(Name, Name), Vec<JobState>> = BTreeMap::new();
     for job in node.everything().await {
@@ -458,8 +459,8 @@ cases! {
             node.succeed(claimed[0].claim.token).await;
         }
         cx.proving(["enqueue.repeat"]);
-        // A repeated enqueue after the job's end takes no place in a lane either, so the lanes are
-        // free.
+        // An enqueue that is repeated after the job's end adds no job to a lane, so both lanes are
+        // empty.
         assert_eq!(node.offer(&second).await, repeated);
         cx.proving(["lane.sequence"]);
         for lane in ["l", "empty"] {

@@ -16,17 +16,17 @@ fn succeeded() -> Outcome {
     Outcome::Succeeded { result: None }
 }
 
-/// Returns a job that waits for the success of another job.
+/// Returns a new job that waits until `parent` succeeds.
 fn child(parent: JobId) -> NewJob {
     job().after(parent, Condition::Succeeded)
 }
 
-/// Returns a job that waits for the end of another job.
+/// Returns a new job that waits until `parent` ends, whether or not it succeeds.
 fn follower(parent: JobId) -> NewJob {
     job().after(parent, Condition::Ended)
 }
 
-/// Ends a job in the given way.
+/// Ends `job` in the way that `way` names, for example `success` or `failure`.
 async fn end(node: &TestNode, cx: &Cx, job: JobId, way: &str) {
     match way {
         "success" => node.end(job, succeeded()).await,
@@ -300,7 +300,7 @@ cases! {
         let (first, second) = (a.id(), b.id());
         let circle = [a.after(second, Condition::Ended), b.after(first, Condition::Ended)];
         assert_refused(node.jobs().enqueue(&circle).await, "parent");
-        // A duplicate can also close a cycle: here the twin stands for the child itself.
+        // A duplicate can also close a cycle: the parent of `own` is a duplicate of `own` itself.
         let own = job().unique_key("u");
         let twin = job().unique_key("u");
         let own = own.after(twin.id(), Condition::Ended);

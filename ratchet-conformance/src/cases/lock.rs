@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::prelude::*;
 
-/// Returns the fence of a lock that must have been acquired.
+/// Returns the fencing token of an acquired lock. Panics if the lock was not acquired.
 fn fence(acquired: &Acquired) -> Fence {
     match acquired {
         Acquired::Acquired { fence } => *fence,

@@ -45,7 +45,7 @@ pub(crate) use differential::HISTORIES;
 
 use crate::{Case, Cx};
 
-/// Every group of cases.
+/// All groups of cases for stores.
 pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     enqueue::CASES,
     keys::CASES,

@@ -206,8 +206,8 @@ cases! {
     }
 }
 
-/// Claims a random backlog with random limits, and compares the claims with the backlog sorted by
-/// the rule.
+/// Enqueues random jobs, claims them in batches of random size, and checks that the claims follow
+/// the order of [`ClaimRank`].
 async fn random_backlog(cx: &Cx, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let node = cx.node().await;

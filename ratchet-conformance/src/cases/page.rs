@@ -4,8 +4,8 @@ use ratchet_core::limits::MAX_BATCH;
 
 use super::prelude::*;
 
-/// Reads a listing to its end. If there is a `writer`, it enqueues two jobs before each of the
-/// first pages.
+/// Returns the ids of all jobs that match `filter`, read in pages of up to `limit` jobs. If there
+/// is a `writer`, it enqueues two jobs before each of the first five pages is read.
 async fn walk(
     node: &TestNode,
     filter: &JobFilter,

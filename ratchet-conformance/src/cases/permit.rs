@@ -25,21 +25,22 @@ async fn declare(node: &TestNode, resource: &str, max: u32) -> Changed {
         .await)
 }
 
-/// Returns every resource with its number of permits and of holders.
+/// Returns each resource as its name, its maximum number of permits, and the number of permits in
+/// use.
 async fn listed(node: &TestNode) -> Vec<(String, u32, u64)> {
     let listed = ok(permits_of(node).permits().await);
     let row = |info: PermitInfo| (info.resource.as_str().to_owned(), info.max, info.held);
     listed.into_iter().map(row).collect()
 }
 
-/// Returns how many jobs hold a permit of the resource.
+/// Returns the number of jobs that hold a permit of `resource`.
 async fn held(node: &TestNode, resource: &str) -> u64 {
     let listed = listed(node).await;
     let found = listed.iter().find(|(name, _, _)| name == resource);
     found.map_or(0, |(_, _, held)| *held)
 }
 
-/// Returns `count` jobs that need a permit of this resource.
+/// Returns `count` new jobs, each of which needs a permit of `resource`.
 fn needing(resource: &str, count: usize) -> Vec<NewJob> {
     jobs(count)
         .into_iter()
@@ -598,7 +599,7 @@ cases! {
     }
 }
 
-/// Returns whether any job has not yet ended.
+/// Returns whether any job is unfinished.
 async fn held_or_waiting(node: &TestNode) -> bool {
     let queues = node.queues().await;
     let mut counts = queues.iter().flat_map(|info| &info.counts);

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Enqueues a job and ends it with this outcome.
+/// Enqueues a job, claims it, and settles the claim with `outcome`. Returns the job's id.
 async fn ended(node: &TestNode, outcome: Outcome) -> JobId {
     let id = node.add(job()).await;
     let token = node.take().await;

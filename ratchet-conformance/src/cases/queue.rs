@@ -2,7 +2,8 @@
 
 use super::prelude::*;
 
-/// Returns how many jobs of the queue are in each state.
+/// Returns the number of jobs of `queue` in each state, without the states that have no jobs.
+/// Panics if the queue is not listed.
 fn counts(queues: &[QueueInfo], queue: &str) -> Vec<(JobState, u64)> {
     let found = queues.iter().find(|info| info.name == queue);
     let info = found.unwrap_or_else(|| panic!("{queue:?} is not listed"));

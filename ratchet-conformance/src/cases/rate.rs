@@ -22,7 +22,7 @@ async fn take_all(node: &TestNode, requests: &[(&str, Rate)]) -> Vec<RateAnswer>
     ok(rates_of(node).take(&requests).await)
 }
 
-/// Returns a rate of one start per 100 ms with this burst.
+/// Returns a rate of 10 starts per second with the burst `burst`.
 const fn ten(burst: u32) -> Rate {
     Rate::new(10, SECOND).burst(burst)
 }

@@ -2,7 +2,8 @@
 
 use super::prelude::*;
 
-/// Registers the node, enqueues a job and claims it.
+/// Sends a heartbeat of `node`, enqueues a job, and claims the job on that node. Returns the token
+/// of the claim.
 async fn claim_on(node: &TestNode, new: NewJob) -> ClaimToken {
     node.beat().await;
     let id = node.add(new).await;
@@ -11,14 +12,15 @@ async fn claim_on(node: &TestNode, new: NewJob) -> ClaimToken {
     token
 }
 
-/// Claims a job on the node and reports that its body has started; returns the token.
+/// Enqueues a job, claims it on `node`, and reports that its body runs. Returns the token of the
+/// claim.
 async fn begun_on(node: &TestNode, new: NewJob) -> ClaimToken {
     let token = claim_on(node, new).await;
     node.alive(token).await;
     token
 }
 
-/// Returns what a pass returns for one lost claim that is requeued.
+/// Returns the entry that a reclaim pass returns for a lost claim whose job is requeued.
 fn lost(token: ClaimToken, reason: ReclaimReason, crash_count: u32) -> Reclaimed {
     Reclaimed::new(token, reason, crash_count, false)
 }

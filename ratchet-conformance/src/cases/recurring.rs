@@ -5,7 +5,8 @@ use ratchet_core::schedule::{Misfire, Overlap};
 
 use super::prelude::*;
 
-/// Returns the names on all pages of up to `limit`, in order.
+/// Returns the names of all recurring definitions, in the order in which the store lists them.
+/// Reads pages of up to `limit` definitions.
 async fn walk(node: &TestNode, limit: usize) -> Vec<String> {
     let mut names = Vec::new();
     let mut after: Option<Name> = None;
@@ -30,7 +31,8 @@ async fn declare(node: &TestNode, named: &str) {
     assert_eq!(ok(node.recurring().put(&put).await), PutOutcome::Created);
 }
 
-/// Acquires a lock and returns the guard of its tenure.
+/// Acquires the lock `startup` for `node`. Returns a guard that is valid while the node holds the
+/// lock.
 async fn tenure(node: &TestNode) -> Guard {
     let Acquired::Acquired { fence } = node.acquire("startup", HOUR).await else {
         panic!("a free lock cannot be acquired");
@@ -198,8 +200,8 @@ cases! {
         };
         assert_eq!(hint().await, Some(20 * SECOND));
         cx.advance(20 * SECOND).await;
-        // A call gives no hint for the definitions that it claims itself; later calls give the end
-        // of the lease as their hint.
+        // The hint ignores the definitions that the same call claims. In later calls, the hint for
+        // these definitions is the end of their lease.
         let due = node.claim_due(10).await;
         assert_eq!((due.definitions.len(), due.next_in), (1, Some(HOUR - 20 * SECOND)));
         assert_eq!(hint().await, Some(MINUTE));

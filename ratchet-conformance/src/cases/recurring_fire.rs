@@ -12,7 +12,7 @@ fn claimed_names(due: &DueRecurring) -> Vec<&str> {
     names.map(Name::as_str).collect()
 }
 
-/// Returns the slots for which there are jobs.
+/// Returns the slots (scheduled times) of all stored jobs that recurring definitions created.
 async fn slots(node: &TestNode) -> Vec<time::Timestamp> {
     let jobs = node.everything().await;
     jobs.iter()
@@ -20,7 +20,8 @@ async fn slots(node: &TestNode) -> Vec<time::Timestamp> {
         .collect()
 }
 
-/// Checks that a firing has no effect: no job, and an unchanged definition.
+/// Checks that the store rejects `firing` as stale, creates no job, and does not change the
+/// definition.
 async fn assert_nothing(node: &TestNode, firing: &RecurringFiring) {
     let before = ok(node.recurring().find(&firing.token.name).await);
     assert_eq!(node.fire(firing).await, Fired::Stale);

@@ -4,7 +4,7 @@ use ratchet_core::limits::MAX_RESULT_BYTES;
 
 use super::prelude::*;
 
-/// Enqueues a job and claims it.
+/// Enqueues a job, claims it, and returns the token of the claim.
 async fn running(node: &TestNode) -> ClaimToken {
     let id = node.add(job()).await;
     let token = node.take().await;

@@ -9,7 +9,7 @@ fn failed() -> Outcome {
     Outcome::Failed { error }
 }
 
-/// Returns a job that waits for a signal.
+/// Returns a new job that waits for the signal `key`, for at most `timeout`.
 fn waiter(key: &str, timeout: Duration) -> NewJob {
     job().wait_for(key, timeout)
 }
@@ -221,8 +221,9 @@ cases! {
             all.push(node.add(both).await);
         }
         let all: [JobId; 4] = all.try_into().expect("four");
-        // For the jobs in order: the parent ends first; the signal comes first; only the signal
-        // comes; the parent fails.
+        // The jobs in order: the parent of the first job ends before the signal arrives. The second
+        // job's parent ends after the signal. The third job's parent is cancelled after the signal.
+        // The fourth job's parent fails.
         node.end(parents[0], Outcome::Succeeded { result: None }).await;
         node.end(parents[3], failed()).await;
         cx.proving(["link.wait", "link.cancel"]);

@@ -18,7 +18,7 @@ fn by(tag: &str) -> JobFilter {
     JobFilter::all().tag(name(tag))
 }
 
-/// Returns the jobs with this tag, oldest first.
+/// Returns the ids of the jobs with the tag `tag`, oldest first.
 async fn found(node: &TestNode, tag: &str) -> Vec<JobId> {
     let page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
     let page = node.list(&by(tag), &page).await;

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Returns one value of every outcome.
+/// Returns one value of each variant of [`Outcome`].
 fn outcomes() -> [Outcome; 7] {
     let error = "too late".to_owned();
     let delay = SECOND;
@@ -20,7 +20,8 @@ fn outcomes() -> [Outcome; 7] {
     ]
 }
 
-/// Checks that every settlement and report with this token is stale and changes nothing.
+/// Checks that the store rejects every settlement and every report with `token` as stale, and that
+/// the job does not change.
 async fn assert_stale(cx: &Cx, node: &TestNode, token: ClaimToken) {
     let before = (node.get(token.job).await, node.history(token.job).await);
     cx.proving(["settle.token"]);
@@ -187,8 +188,8 @@ cases! {
 
     #[proves("settle.token")]
     async fn any_node_may_end_a_claim_whose_token_it_has(cx: &Cx) {
-        // The right to settle comes with the token, not with the node's identity: a reclaiming node
-        // settles for a node that is gone.
+        // Any node that has the token may settle the claim. For example, a node that reclaims jobs
+        // settles the claims of a dead node.
         let (a, b) = (cx.node().await, cx.node().await);
         a.add(job()).await;
         let token = a.take().await;

@@ -12,14 +12,15 @@ use crate::build::name;
 use crate::case::cases;
 use crate::runner::{caught, race};
 
-/// How long a case waits before it concludes that something will never happen.
+/// Time that a case waits for an event before the case assumes that the event will never happen.
 const NEVER: Duration = Duration::from_secs(60);
 
 fn about(queue: &str) -> Wakeup {
     Wakeup::queue(name(queue))
 }
 
-/// Sends a wakeup repeatedly until every stream has received it, since a single one may be lost.
+/// Sends `wakeup` until every stream in `to` has received it. Sends it repeatedly, because a
+/// coordinator may lose a wakeup. Fails the case if a stream receives a different wakeup.
 async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         let came = until(stream, || from.notify(wakeup.clone()), |_| true).await;
@@ -28,7 +29,8 @@ async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [Wakeu
     }
 }
 
-/// Does the same as [`deliver`], but ignores wakeups sent before.
+/// Sends `wakeup` repeatedly until every stream in `to` has received it. Ignores other wakeups that
+/// the streams receive.
 pub(crate) async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         until(
@@ -40,8 +42,8 @@ pub(crate) async fn reach(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &m
     }
 }
 
-/// Calls `send` repeatedly until the stream yields a wakeup that `is_meant` accepts, and returns
-/// that wakeup.
+/// Calls `send` repeatedly until `stream` yields a wakeup for which `is_meant` returns `true`.
+/// Returns that wakeup. Fails the case after 120 attempts.
 async fn until<F: Future<Output = ()>>(
     stream: &mut WakeupStream,
     send: impl Fn() -> F,
@@ -64,7 +66,7 @@ async fn until<F: Future<Output = ()>>(
     panic!("a subscription received none of the repeated wakeups");
 }
 
-/// Sends a few wakeups. The calls must not block or fail, whether or not the wakeups arrive.
+/// Sends `wakeup` 20 times and checks that the calls do not block. The wakeups need not arrive.
 async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
     let sending = async {
         for _ in 0..20 {
@@ -75,7 +77,7 @@ async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
     assert!(sent.is_ok(), "an unreachable transport blocks the sender");
 }
 
-/// Returns how many tasks this runtime has.
+/// Returns the number of live tasks in the current Tokio runtime.
 fn tasks() -> usize {
     tokio::runtime::Handle::current()
         .metrics()

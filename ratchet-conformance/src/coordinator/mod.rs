@@ -20,38 +20,41 @@ use crate::runner::{self, Context, Failure, Setup};
 use crate::trials::{self, Subject};
 use crate::{Case, Power, Provision};
 
-/// A separate transport, created for one case and removed after that case.
+/// An isolated transport for wakeups, created for one test case and removed after that case.
 #[async_trait]
 pub trait CoordinatorFixture: Send + Sync + 'static {
-    /// Connects once more, as another node would. Every call returns a separate coordinator on the
-    /// same transport.
+    /// Connects to the transport, as a separate node would. Every call returns a new coordinator on
+    /// the same transport.
     ///
     /// # Errors
-    /// Any error; it fails the case.
+    /// Any error. The suite then fails the case.
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError>;
 
-    /// Returns the control that interrupts the transport, for [`Power::Outage`]. [`Proxy`]
-    /// implements it for TCP.
+    /// Returns the control that interrupts the transport, or `None` if the fixture cannot interrupt
+    /// it. The suite requires this control for [`Power::Outage`]. [`Proxy`] implements [`Outage`]
+    /// for TCP.
     fn outage(&self) -> Option<&dyn Outage> {
         None
     }
 
-    /// Removes the transport. The suite calls this once, even if the case panicked.
+    /// Removes the transport. The suite calls this method once, after the case, even if the case
+    /// panicked.
     async fn teardown(&self) {}
 }
 
-/// Interrupts a transport for all its current and future connections, and restores it.
+/// Interrupts and restores a transport. An interruption affects all current and future connections.
 #[async_trait]
 pub trait Outage: Send + Sync {
-    /// Interrupts the transport, so that it carries nothing and accepts no connections. The
-    /// coordinators can detect this.
+    /// Interrupts the transport until [`mend`](Self::mend) is called. The transport then carries no
+    /// data and accepts no connections. The coordinators must be able to detect the interruption.
     async fn cut(&self);
 
-    /// Restores the transport: coordinators can connect again.
+    /// Restores the transport. Coordinators can then connect again.
     async fn mend(&self);
 }
 
-/// A coordinator whose clones share its transport is its own fixture.
+/// A coordinator that implements [`Clone`] is its own fixture. `connect` returns a clone, which
+/// must use the same transport.
 #[async_trait]
 impl<C: ClusterCoordinator + Clone> CoordinatorFixture for C {
     async fn connect(&self) -> Result<Arc<dyn ClusterCoordinator>, BoxError> {
@@ -59,7 +62,7 @@ impl<C: ClusterCoordinator + Clone> CoordinatorFixture for C {
     }
 }
 
-/// Creates coordinator fixtures.
+/// Creates a [`CoordinatorFixture`] for each case.
 #[derive(Clone)]
 pub struct CoordinatorFactory(Arc<Create>);
 
@@ -67,7 +70,8 @@ type Create = dyn Fn() -> BoxFuture<'static, Made> + Send + Sync;
 type Made = Result<Box<dyn CoordinatorFixture>, BoxError>;
 
 impl CoordinatorFactory {
-    /// Creates a factory that calls `create` for every case.
+    /// Creates a factory that calls `create` once for every case. `create` returns the fixture of
+    /// the case.
     pub fn new<F, Making, X>(create: F) -> Self
     where
         F: Fn() -> Making + Send + Sync + 'static,
@@ -87,11 +91,13 @@ impl fmt::Debug for CoordinatorFactory {
     }
 }
 
-/// The suite for coordinators.
+/// The conformance suite for coordinators.
 ///
-/// A coordinator that carries nothing has no powers. Every other has [`Power::Delivery`], and also
-/// [`Power::Outage`] if its fixture can cut the transport. A coordinator within one process has no
-/// transport to cut.
+/// The powers that the suite is given must match the coordinator:
+/// - A coordinator that delivers no wakeups has no powers.
+/// - Every other coordinator has [`Power::Delivery`].
+/// - It also has [`Power::Outage`] if its fixture can interrupt the transport. A coordinator within
+///   one process has no transport to interrupt.
 ///
 /// ```no_run
 /// use ratchet_conformance::{CoordinatorFactory, CoordinatorSuite, Power, Provision};
@@ -110,7 +116,8 @@ pub struct CoordinatorSuite {
 }
 
 impl CoordinatorSuite {
-    /// Creates the suite for the coordinator called `name`, with exactly these powers.
+    /// Creates the suite for the coordinator called `name`. The coordinator and its fixture must
+    /// have exactly the powers in `powers`.
     #[must_use]
     pub fn new(name: impl Into<String>, powers: &[Power]) -> Self {
         Self {
@@ -119,7 +126,8 @@ impl CoordinatorSuite {
         }
     }
 
-    /// Lists or runs the cases as the command line selects, each on a new fixture.
+    /// Lists or runs the cases that the command-line arguments select. Each case runs on a new
+    /// fixture. Returns the exit code for `main`.
     pub fn run(self, provision: impl Future<Output = Provision<CoordinatorFactory>>) -> ExitCode {
         let provision = match runner::runtime().block_on(provision) {
             Provision::Ready(factory) => Provision::Ready(setup(factory, self.powers.clone())),
@@ -129,18 +137,20 @@ impl CoordinatorSuite {
         trials::run(subject, Self::cases(), &provision)
     }
 
-    /// Returns every case.
+    /// Returns all cases for coordinators.
     pub fn cases() -> impl Iterator<Item = &'static Case<Transport>> {
         cases::CASES.iter()
     }
 
-    /// Returns the case with this full name, such as `wakeup::nothing_comes_that_was_not_sent`.
+    /// Returns the case with the name `full_name`, or `None` if there is no such case. A full name
+    /// consists of a group and a case, such as `wakeup::nothing_comes_that_was_not_sent`.
     #[must_use]
     pub fn case(full_name: &str) -> Option<&'static Case<Transport>> {
         Self::cases().find(|case| case.full_name() == full_name)
     }
 
-    /// Runs one case on a new fixture with these powers, for tests of the suite itself.
+    /// Runs one case on a new fixture that has exactly these powers. Intended for tests of the
+    /// suite itself.
     ///
     /// # Errors
     /// The reason why the case failed.
@@ -161,7 +171,7 @@ fn setup(factory: CoordinatorFactory, powers: Vec<Power>) -> Arc<Setup<Transport
     })
 }
 
-/// The argument of a case for coordinators: a new transport.
+/// The argument of a test case for coordinators. It gives the case access to a new transport.
 pub struct Transport {
     fixture: Box<dyn CoordinatorFixture>,
     notes: Notes,
@@ -169,8 +179,8 @@ pub struct Transport {
 
 impl Transport {
     async fn new(fixture: Box<dyn CoordinatorFixture>, powers: &[Power]) -> Result<Self, BoxError> {
-        // If only the fixture had the power, the cases that need it would be ignored. If only the
-        // suite listed it, they would fail.
+        // If only the fixture had the power, the suite would ignore the cases that need the power.
+        // If only the suite listed it, these cases would fail.
         if fixture.outage().is_some() != powers.contains(&Power::Outage) {
             fixture.teardown().await;
             return Err("the powers of the suite and of the fixture differ in Outage".into());

@@ -10,11 +10,12 @@ use tokio::sync::watch;
 
 use super::Outage;
 
-/// A TCP proxy whose connections can fail: a test connects to its [`address`](Self::address)
-/// instead of the server's.
+/// A TCP proxy that simulates network failures between a client and a server. A test connects to
+/// the proxy's [`address`](Self::address) instead of the server's address.
 ///
-/// As an [`Outage`] the proxy closes its connections and refuses new ones. It can also
-/// [silence](Self::silence) its current connections, and [lose one answer](Self::lose_answer).
+/// As an [`Outage`], the proxy closes all its connections and every new connection. It can also
+/// [silence](Self::silence) its current connections, or [lose one answer](Self::lose_answer) of the
+/// server.
 ///
 /// ```no_run
 /// # async fn cut() -> std::io::Result<()> {
@@ -32,21 +33,23 @@ pub struct Proxy {
     faults: Arc<Faults>,
 }
 
-/// The state of the network, which applies to all connections.
+/// The state of the simulated network, which applies to all connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Network {
     is_cut: bool,
     cuts: u64,
-    /// How many times `silence` was called. A call affects the connections that exist at that time.
+    /// Number of calls to [`Proxy::silence`]. A call affects only the connections that exist at
+    /// that time.
     silences: u64,
 }
 
-/// Faults that affect single connections.
+/// Faults that a test has requested, and the number of open connections.
 #[derive(Debug, Default)]
 struct Faults {
-    /// A part of the request whose answer is lost.
+    /// Bytes that identify the request whose answer the proxy loses. `None` if there is no such
+    /// request.
     lost: Mutex<Option<Vec<u8>>>,
-    /// What a connection must carry before it falls silent.
+    /// Byte strings that a connection must carry before the proxy silences that connection.
     swallowed: Mutex<Option<Carried>>,
     rewritten: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     open: AtomicUsize,
@@ -55,11 +58,11 @@ struct Faults {
 type Carried = &'static [&'static [u8]];
 
 impl Proxy {
-    /// Opens a proxy to the server at `server`, a host with a port. The proxy runs until it is
-    /// dropped.
+    /// Starts a proxy for the server at the address `server`, a host with a port. The proxy listens
+    /// on a free local port until the [`Proxy`] is dropped.
     ///
     /// # Errors
-    /// If there is no free port.
+    /// If the proxy cannot listen on a local port.
     pub async fn to(server: impl Into<String>) -> io::Result<Self> {
         let server = server.into();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -74,49 +77,55 @@ impl Proxy {
         })
     }
 
-    /// Returns the address to connect to.
+    /// Returns the address on which the proxy listens. Clients connect to this address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Silences the existing connections: they stay open but carry nothing more, as behind a router
-    /// that lost its state. Later connections work.
+    /// Silences all current connections: they stay open, but carry no more data. This simulates a
+    /// router that has lost its connection table. New connections work normally.
     pub fn silence(&self) {
         self.network.send_modify(|network| network.silences += 1);
     }
 
-    /// Closes the next connection on which a client sends these bytes. The connection is closed
-    /// after the server has answered and before the client receives the answer. The bytes must
-    /// arrive in one piece.
+    /// Makes the proxy lose the server's answer to the next request that contains the bytes
+    /// `request`. After the server has answered, the proxy closes the connection without forwarding
+    /// the answer. The proxy finds the bytes only if they arrive in a single read.
     pub fn lose_answer(&self, request: impl Into<Vec<u8>>) {
         *lock(&self.faults.lost) = Some(request.into());
     }
 
-    /// Returns whether no answer is left to lose: the request given to
-    /// [`lose_answer`](Self::lose_answer) was sent, or none was given.
+    /// Returns `false` while the proxy waits for the request that was passed to
+    /// [`lose_answer`](Self::lose_answer). Returns `true` after a client has sent that request, and
+    /// before the first call of `lose_answer`.
     #[must_use]
     pub fn has_lost_answer(&self) -> bool {
         lock(&self.faults.lost).is_none()
     }
 
-    /// Silences the next connection that carries all of these byte strings one after the other, in
-    /// either direction and each in a separate read. The last one reaches the server if a client
-    /// sent it, but never reaches the client.
+    /// Silences the next connection that carries all byte strings in `carried`, in this order.
+    ///
+    /// A byte string may come from the client or the server, and each must arrive in a separate
+    /// read. The connection falls silent after the last byte string. If the client sends the last
+    /// byte string, the server still receives it. If the server sends it, the client does not
+    /// receive it.
     pub fn swallow(&self, carried: &'static [&'static [u8]]) {
         *lock(&self.faults.swallowed) = Some(carried);
     }
 
-    /// Replaces the bytes `sent` in every request from now on by `received`, which must be as long.
+    /// Makes the proxy replace the bytes `sent` with `received` in all later requests. If one read
+    /// of a request contains `sent` several times, only the first occurrence is replaced.
     ///
     /// # Panics
-    /// If the lengths differ.
+    /// If `sent` and `received` have different lengths.
     pub fn rewrite(&self, sent: &[u8], received: &[u8]) {
         assert_eq!(sent.len(), received.len(), "the lengths differ");
         *lock(&self.faults.rewritten) = Some((sent.to_vec(), received.to_vec()));
     }
 
-    /// Returns how many connections the clients have not closed, silent ones included.
+    /// Returns the number of connections through the proxy that are still open, including silenced
+    /// connections.
     #[must_use]
     pub fn open_connections(&self) -> usize {
         self.faults.open.load(Ordering::SeqCst)
@@ -197,11 +206,12 @@ struct Connection {
     began: Network,
     network: watch::Receiver<Network>,
     faults: Arc<Faults>,
-    /// What this connection still has to carry before it falls silent.
+    /// Byte strings that this connection must still carry before the proxy silences it. `None` if
+    /// [`Proxy::swallow`] does not affect this connection.
     expected: Option<Carried>,
 }
 
-/// How a connection ends.
+/// The way in which a connection ends. A silent connection stays open, but carries no more data.
 enum End {
     Closed,
     Silent,
@@ -229,7 +239,8 @@ impl Connection {
         }
     }
 
-    /// Copies in both directions until one side closes the connection or a fault occurs.
+    /// Forwards data in both directions until one side closes the connection or a fault occurs.
+    /// Returns how the connection ends.
     async fn forward(&mut self) -> io::Result<End> {
         let (mut requests, mut answers) = (vec![0; 8192], vec![0; 8192]);
         loop {
@@ -280,8 +291,8 @@ impl Connection {
         lock(&self.faults.lost).take_if(is_in).is_some()
     }
 
-    /// Returns whether these bytes are the last that this connection carries before it falls
-    /// silent.
+    /// Returns whether the data `carried` contains the last byte string that the connection must
+    /// carry before the proxy silences it.
     fn is_swallowed(&mut self, carried: &[u8]) -> bool {
         let contains = |part: &&[u8]| place_of(part, carried).is_some();
         if self.expected.is_none() {
@@ -297,8 +308,9 @@ impl Connection {
     }
 }
 
-/// Returns how a connection ends that was made when the network was in the state `began`, or `None`
-/// if it stays open.
+/// Returns how a connection ends because the proxy was cut or silenced after the connection began.
+/// Returns `None` if neither happened. `began` is the state of the network when the connection
+/// began, and `network` is the current state.
 fn end_of(began: Network, network: Network) -> Option<End> {
     if network.cuts > began.cuts {
         Some(End::Closed)

@@ -84,7 +84,8 @@ fn an_absent_database_is_missing_unless_it_is_required() {
     assert_eq!(plan(&subject(true), case(&[]), &absent), Plan::Run);
 }
 
-/// Runs one case, and returns how many cases failed and the result in the report.
+/// Runs one case. Returns the conclusion of the test runner, and the result that the report
+/// contains.
 fn run_one<C: Context>(
     case: &'static Case<C>,
     exemption: Option<Exemption>,
@@ -107,7 +108,7 @@ fn an_absent_but_required_database_fails_every_case() {
     assert!(result.detail.unwrap().contains(UNAVAILABLE));
 }
 
-/// The context of the cases below.
+/// A context without any resources, used by the cases in this file.
 #[derive(Default)]
 struct Probe(Notes);
 
@@ -241,7 +242,7 @@ fn an_exempted_case_that_fails_for_another_reason_is_a_failure() {
     }
 }
 
-/// A context that never finishes cleaning up.
+/// A context whose cleanup never ends.
 struct Untidy(Notes);
 
 #[async_trait]
@@ -339,7 +340,7 @@ fn an_exempted_case_that_hangs_must_not_be_run() {
     assert!(told.contains("Suite::without_running"), "{told}");
 }
 
-/// A database that fails every second call with contention.
+/// A fixture with a store. The store fails every second call with contention.
 struct Contended(MemoryStore);
 
 #[async_trait]
@@ -376,7 +377,8 @@ fn the_report_says_how_many_calls_were_repeated() {
     assert_eq!((conclusion.num_passed, result.repeated), (1, 2));
 }
 
-/// A context that reads the case's entry in the report while the case runs.
+/// A context with the directory of the report. The case uses it to read its own result while it
+/// runs.
 struct Nosy(std::path::PathBuf, Notes);
 
 #[async_trait]

@@ -5,7 +5,7 @@ use crate::model::{ArchiveFilter, ArchivePage, ArchivedJob, PageRequest};
 use crate::store::{ArchiveStore, Store};
 
 impl Client {
-    /// Returns a client for the archive. `None` if the store has no archive.
+    /// Returns a client for the archive, or `None` if the store has no archive.
     #[must_use]
     pub fn archive(&self) -> Option<ArchiveClient> {
         self.store().archive()?;
@@ -13,7 +13,7 @@ impl Client {
     }
 }
 
-/// Reads archived jobs. Cheap to clone.
+/// A client that reads archived jobs. Cloning it is cheap.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +30,8 @@ impl Client {
 pub struct ArchiveClient(Client);
 
 impl ArchiveClient {
-    /// Reads an archived job. Returns `None` if it is not in the archive or cannot be read.
+    /// Returns the archived job with this id. Returns `None` if the archive does not contain the
+    /// job or if the job cannot be read.
     ///
     /// # Errors
     /// A failure of the store.
@@ -43,10 +44,10 @@ impl ArchiveClient {
         Ok(read.await?.pop().flatten())
     }
 
-    /// Reads one page of the archived jobs that match the filter.
+    /// Returns one page of the archived jobs that match `filter`.
     ///
     /// # Errors
-    /// `Invalid` for a limit of 0, or a failure of the store.
+    /// `Invalid` if the limit of `page` is 0, or a failure of the store.
     pub async fn list(&self, filter: &ArchiveFilter, page: &PageRequest) -> Result<ArchivePage> {
         let calls = &self.0.0.calls;
         let list = calls.call("list_archived", |store| async {
@@ -56,7 +57,7 @@ impl ArchiveClient {
     }
 }
 
-/// Returns the archive of the store. Fails if the store has none.
+/// Returns the archive of the store, or an error if the store has no archive.
 pub(crate) fn archive(store: &dyn Store) -> Result<&dyn ArchiveStore> {
     store.archive().ok_or_else(|| {
         StoreError::new(StoreErrorKind::Misconfigured, "archive")

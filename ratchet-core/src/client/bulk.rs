@@ -8,8 +8,10 @@ use crate::state::JobAction;
 use crate::time::monotonic;
 
 impl Client {
-    /// Prepares an action on up to `limit` jobs that match the filter and to which the action
-    /// applies. [`Bulk::run`] performs it.
+    /// Prepares an action on jobs that match `filter`. Call [`Bulk::run`] to perform it.
+    ///
+    /// The action processes up to `limit` jobs. It skips jobs to which it does not apply. Skipped
+    /// jobs do not count towards the limit.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -40,13 +42,16 @@ impl Client {
     }
 }
 
-/// An action on many jobs, from the oldest to the newest, in passes of a bounded size.
+/// An action on many jobs. It processes the jobs from the oldest to the newest, in passes of
+/// limited size.
 ///
-/// The run as a whole is *not* a transaction. Each pass is one, and changes each job completely or
-/// not at all. The changes of a pass stay, even if the next pass fails. A job that is enqueued or
-/// begins to match during the run is processed if its id is greater than that of the last job
-/// reached. Jobs to which the action does not apply, such as jobs that another caller has changed
-/// in the meantime, are skipped and not counted.
+/// Each pass is a transaction that changes each of its jobs completely or not at all. The action as
+/// a whole is *not* a transaction: if a pass fails, the changes of earlier passes remain.
+///
+/// Jobs to which the action does not apply are skipped and not counted. An example is a job that
+/// another caller has changed in the meantime. A job that is enqueued while the action runs is
+/// processed if its id is greater than the id of the last processed job. The same holds for a job
+/// that begins to match the filter while the action runs.
 ///
 /// [`Client::bulk`] has an example.
 #[derive(Debug)]
@@ -62,31 +67,32 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// The default number of jobs in a pass, small enough that no other call waits long for a pass.
+    /// Default number of jobs in a pass. Passes are small, so that other store calls need not wait
+    /// long.
     const PASS: usize = 500;
 
-    /// Sets the maximum number of jobs in one pass, at least 1. The default is 500.
+    /// Sets the maximum number of jobs in one pass, which must be at least 1. The default is 500.
     #[must_use]
     pub const fn pass(mut self, jobs: usize) -> Self {
         self.pass = jobs;
         self
     }
 
-    /// Restricts the run to jobs after this one. To continue an earlier, unfinished run, pass the
-    /// job that it has [reached](Self::reached).
+    /// Restricts the action to jobs with an id greater than `job`. To continue an earlier,
+    /// unfinished action, pass the id that [`reached`](Self::reached) of that action returns.
     #[must_use]
     pub const fn after(mut self, job: Option<JobId>) -> Self {
         self.after = job;
         self
     }
 
-    /// Makes passes until no job is left or the limit is reached, and returns the counts of all
+    /// Runs passes until no matching job is left or the limit is reached. Returns the counts of all
     /// passes.
     ///
     /// # Errors
-    /// As for [`Client::act`]. A failure ends this call only: another call continues after the last
-    /// pass that is known to have succeeded. The failed pass may have taken effect; then it is not
-    /// counted, and its jobs may be changed once more.
+    /// The same errors as [`Client::act`]. After an error, call this method again to continue after
+    /// the last successful pass. The failed pass may have taken effect. Its jobs are then not
+    /// counted, and a later pass may change them once more.
     ///
     /// # Cancel safety
     /// If the future is dropped, the current pass may or may not have taken effect, as after an
@@ -98,11 +104,12 @@ impl Bulk {
         Ok(self.counts)
     }
 
-    /// Makes passes as [`run`](Self::run) does, but begins none after `time` has passed.
+    /// Runs passes as [`run`](Self::run) does, but begins no new pass after `time` has passed.
     ///
-    /// Use it if the caller cannot wait for the whole run. A pass that has begun is completed.
-    /// Unless the action [is over](Self::is_over), at least one pass is made. The next call
-    /// continues where this one stopped; the returned counts are those of all passes so far.
+    /// Use this method if the caller cannot wait for the whole action. A pass that has begun is
+    /// always completed. The method runs at least one pass, unless the action [is
+    /// over](Self::is_over). The next call continues after the last successful pass. The returned
+    /// counts include the passes of earlier calls.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -124,10 +131,10 @@ impl Bulk {
     /// ```
     ///
     /// # Errors
-    /// As for [`run`](Self::run).
+    /// The same errors as [`run`](Self::run).
     ///
     /// # Cancel safety
-    /// As for [`run`](Self::run).
+    /// The same as for [`run`](Self::run).
     pub async fn run_for(&mut self, time: Duration) -> Result<BulkCounts> {
         let began = monotonic();
         while !self.is_over() {
@@ -139,27 +146,27 @@ impl Bulk {
         Ok(self.counts)
     }
 
-    /// Returns whether no more passes will be made: no job is left, or the limit is reached.
+    /// Returns whether the action has ended: no matching job is left, or the limit is reached.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.is_complete || self.counts.total() >= self.limit
     }
 
-    /// Returns the counts so far.
+    /// Returns the counts of all passes so far.
     #[must_use]
     pub const fn counts(&self) -> BulkCounts {
         self.counts
     }
 
-    /// Returns the last job that was processed, after which the next pass begins. `None` if no job
-    /// was.
+    /// Returns the id of the last processed job. The next pass begins after this job. Before the
+    /// first pass, returns the id that was passed to [`after`](Self::after), or `None`.
     #[must_use]
     pub const fn reached(&self) -> Option<JobId> {
         self.after
     }
 
-    /// Returns whether no job is left. `false` if the run is unfinished, because a call failed or
-    /// the limit was reached first.
+    /// Returns whether the action has processed all matching jobs. Returns `false` while matching
+    /// jobs may be left, or if the limit was reached first.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.is_complete
@@ -182,7 +189,7 @@ impl Bulk {
     }
 }
 
-/// The counts of a [`Bulk`].
+/// The number of jobs that an action on many jobs has processed, by outcome.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, batch: ratchet::BatchId) -> Result<(), ratchet::BoxError> {
@@ -193,16 +200,17 @@ impl Bulk {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkCounts {
-    /// Jobs that have another state, due time or priority now, or are deleted.
+    /// Number of jobs whose state, due time or priority was changed, or that were deleted.
     pub changed: u64,
-    /// Running jobs whose cancellation was requested.
+    /// Number of running jobs that were asked to cancel.
     pub cancel_requested: u64,
-    /// Dead letters that could not be requeued because another job holds their unique key.
+    /// Number of dead letters that could not be requeued because another job holds their unique
+    /// key.
     pub key_taken: u64,
 }
 
 impl BulkCounts {
-    /// Returns how many jobs were processed, whatever the outcome.
+    /// Returns the total number of processed jobs, whatever the outcome.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.changed + self.cancel_requested + self.key_taken

@@ -11,13 +11,16 @@ use std::env;
 
 use super::prelude::*;
 
-/// The number of cases that share the histories, so that they run concurrently.
+/// Number of cases in this group. The cases run concurrently, and each case runs a share of the
+/// histories.
 const CASES_IN_ALL: u64 = 10;
-/// How many histories all cases together run, unless the suite sets another number.
+/// Default number of random histories that all cases of this group run together.
 pub(crate) const HISTORIES: u64 = 100;
 const STEPS: usize = 100;
 
-/// Runs the histories with the seeds `part`, `part` + 10, `part` + 20, …
+/// Runs the histories with the seeds `part`, `part` + 10, `part` + 20 and so on, below the total
+/// number of histories. If `RATCHET_SEED` is set, runs only the history with that seed, and only if
+/// `part` is the last digit of the seed.
 async fn histories(cx: &Cx, part: u64) {
     if let Some(seed) = number("RATCHET_SEED") {
         if seed % CASES_IN_ALL == part {
@@ -31,7 +34,7 @@ async fn histories(cx: &Cx, part: u64) {
     }
 }
 
-/// Returns the number in an environment variable, or `None` if it is not set.
+/// Returns the number in the environment variable `variable`, or `None` if the variable is not set.
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     match text.parse() {

@@ -11,7 +11,8 @@ use ratchet_core::{
     Result, Store, StoreErrorKind,
 };
 
-/// A call with its arguments, or a change of the environment.
+/// A step of a random history: a call with its arguments, a change of the clock, or a reopening of
+/// the store.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Enqueue(Vec<NewJob>),
@@ -52,13 +53,13 @@ pub(super) enum Step {
     PurgeBatches(BatchPurge),
     Deliver(Signal),
     Expire,
-    /// Moves the clock forward.
+    /// Moves the clock forward by this duration.
     Advance(Duration),
-    /// Closes the handle and opens it again.
+    /// Replaces the handle on the store with a new one.
     Reopen,
 }
 
-/// The result of a call.
+/// The result of running a [`Step`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Nothing,
@@ -93,8 +94,9 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Adopts the one field of the model's answer that may differ: a store may report that other
-    /// jobs wait for the end of a claimed job although none does.
+    /// Clears the flag `awaited` in every claim for which the model's answer does not set this
+    /// flag. The flag tells whether other jobs wait for the claimed job. A store may set the flag
+    /// although no job waits.
     pub(super) fn allowing_for(mut self, model: &Self) -> Self {
         match (&mut self, model) {
             (Self::Claimed(mine), Self::Claimed(model)) => {
@@ -113,7 +115,8 @@ impl Answer {
     }
 }
 
-/// Evaluates `$does` with the list of a step's items, or `$otherwise` if the step has no list.
+/// Evaluates `$does` with the step's list of items, such as jobs or tokens. Evaluates `$otherwise`
+/// if the step has no list.
 macro_rules! with_items {
     ($step:expr, $items:ident => $does:expr, $otherwise:expr) => {
         match $step {
@@ -131,18 +134,19 @@ macro_rules! with_items {
 }
 
 impl Step {
-    /// Returns how many jobs, tokens or other items the call has, or 0 if it has no list.
+    /// Returns the number of items in the step's list, such as jobs or tokens. Returns 0 if the
+    /// step has no list.
     pub(super) fn items(&self) -> usize {
         with_items!(self, items => items.len(), 0)
     }
 
-    /// Removes one of the items from the call.
+    /// Removes the item at the index `item` from the step's list.
     pub(super) fn remove_item(&mut self, item: usize) {
         with_items!(self, items => { items.remove(item); }, ());
     }
 
-    /// Runs the step on a store. The caller runs the steps that move the clock or reopen the
-    /// handle.
+    /// Runs the step on a store and returns the result. `Advance` and `Reopen` have no effect here;
+    /// the caller performs them.
     pub(super) async fn apply(&self, store: &dyn Store) -> Answer {
         self.call(store).await.unwrap_or_else(|error| {
             Answer::Refused(
@@ -253,14 +257,13 @@ impl Step {
     }
 }
 
-/// Returns the store's recurring definitions. Only histories of stores with recurring definitions
-/// call this.
+/// Returns the part of the store for recurring definitions. Panics if the store has no such part.
 fn recurring(store: &dyn Store) -> &dyn RecurringStore {
     let recurring = store.recurring();
     recurring.expect("the suite lists a power that the store lacks")
 }
 
-/// Returns the store's archive. Only histories of stores with an archive call this.
+/// Returns the archive of the store. Panics if the store has no archive.
 fn archive(store: &dyn Store) -> &dyn ArchiveStore {
     store.archive().expect("the store has an archive")
 }
