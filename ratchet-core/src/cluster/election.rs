@@ -1,9 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::leaders::PREFIX;
 use super::leadership::Leadership;
+use super::role_locks::RoleLocks;
 use super::timings::LeaderTimings;
 use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::id::{Fence, NodeId};
@@ -47,6 +49,8 @@ pub struct Election {
     /// another candidate.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
+    /// The readings that this candidate shares with candidates for other roles.
+    readings: Option<Arc<RoleLocks>>,
 }
 
 /// The last owner of the lock, other than this candidate, that this candidate saw.
@@ -80,6 +84,7 @@ impl Election {
             takeover_delay: Duration::ZERO,
             sitting_out: None,
             rival: None,
+            readings: None,
         })
     }
 
@@ -92,6 +97,13 @@ impl Election {
     #[must_use]
     pub fn takeover_delay(mut self, delay: Duration) -> Self {
         self.takeover_delay = delay;
+        self
+    }
+
+    /// Shares readings of locks with candidates for other roles. A reading may be a tenth of the
+    /// leader heartbeat old.
+    pub(crate) fn share(mut self, readings: &Arc<RoleLocks>) -> Self {
+        self.readings = Some(Arc::clone(readings));
         self
     }
 
@@ -293,6 +305,15 @@ impl Election {
     /// renewal. So a candidate that saw the lock held waits, by its own clock, until the leader no
     /// longer trusts its tenure, unless the leader released the lock.
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
+        if let Some(readings) = self.readings.clone() {
+            let age = self.timings.heartbeat / 10;
+            let holder = readings.holder(&self.store, self.leadership.lock(), age);
+            let holder = within(self.timings.renew_timeout, "list_locks", holder).await?;
+            // If the lock may be free, it is read again, because a decision needs a new reading.
+            if let Some(holder) = holder.filter(|holder| holder.owner != *owner) {
+                return Ok(Some(self.note_rival(holder)));
+            }
+        }
         let rival = self.rival.clone();
         let rival = rival.filter(|rival| time::monotonic() < rival.until);
         let locks = self.store.locks();

@@ -12,6 +12,7 @@ mod job_wakeups;
 mod leaders;
 mod leadership;
 mod noop;
+mod role_locks;
 mod timings;
 
 use std::fmt::Debug;
@@ -27,6 +28,7 @@ pub use leaders::Leader;
 pub(crate) use leaders::PREFIX as LEADER_PREFIX;
 pub use leadership::{Leadership, LeadershipWatch};
 pub use noop::NoopCoordinator;
+pub(crate) use role_locks::RoleLocks;
 pub use timings::LeaderTimings;
 
 use crate::id::NodeId;

@@ -327,6 +327,31 @@ async fn what_an_idle_node_costs_does_not_grow_with_the_number_of_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_reads_of_a_candidate_do_not_grow_with_the_number_of_roles() {
+    let mut reads = Vec::new();
+    for roles in [20, 200] {
+        let calls = Calls::default();
+        let world = calls.counted();
+        let start = |_| {
+            let roles = (0..roles).map(|role| format!("role {role}"));
+            let builder = roles.fold(world.builder(), |builder, role| builder.role(&role));
+            Started::new(builder.build().unwrap())
+        };
+        let nodes: Vec<Started> = (0..3).map(start).collect();
+        sleep(Duration::from_secs(60)).await;
+        calls.0.lock().unwrap().clear();
+        sleep(Duration::from_secs(60)).await;
+        // A candidate reads the locks at most ten times in each leader heartbeat of 3 s. It reads
+        // single locks only in the role `maintenance`, or when a lock may be free.
+        let (all, one) = (calls.take("list_locks"), calls.take("inspect"));
+        assert!(all <= 3 * 205 && one <= 10, "{roles} roles: {all}, {one}");
+        reads.push(all);
+        stop_all(nodes).await;
+    }
+    assert!(reads[1] <= reads[0] * 2, "{reads:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_without_other_nodes_sends_no_beacons() {
     let world = World::new();
     let mut wakeups = world.store.coordinator().unwrap().subscribe();

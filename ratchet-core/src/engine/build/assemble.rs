@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::builder::NodeBuilder;
 use super::check::{no_queue, taking};
 use super::error::BuildError;
-use crate::cluster::{Election, NoopCoordinator};
+use crate::cluster::{Election, NoopCoordinator, RoleLocks};
 use crate::engine::lead::roles::Roles;
 use crate::engine::node::Node;
 use crate::engine::pools::partition::partition;
@@ -115,6 +115,9 @@ impl NodeBuilder {
     }
 }
 
+/// The number of roles from which a node reads the locks of all roles in one call.
+const SHARING: usize = 10;
+
 /// Creates the elections of the roles in which the node may lead.
 fn elections(
     store: &SharedStore,
@@ -123,9 +126,16 @@ fn elections(
     problems: &mut Vec<SettingProblem>,
 ) -> Vec<Election> {
     let mut elections = Vec::new();
+    let readings = (leads.len() >= SHARING).then(Arc::<RoleLocks>::default);
     for role in leads {
         match Election::new(Arc::clone(store), role, config.leadership) {
-            Ok(election) => elections.push(election.takeover_delay(config.takeover_delay)),
+            Ok(election) => {
+                let election = election.takeover_delay(config.takeover_delay);
+                elections.push(match &readings {
+                    Some(readings) => election.share(readings),
+                    None => election,
+                });
+            }
             // The problems already include those of the timings and of the role's name.
             Err(_) if !config.leadership.problems().is_empty() => {}
             Err(_) if Election::lock_of(role).is_err() => {}
