@@ -7,8 +7,8 @@ use syn::{
     Attribute, Error, Expr, FnArg, ItemFn, Lit, LitStr, Meta, Pat, Result, ReturnType, Type,
 };
 
-/// Returns the function itself, a struct of its arguments, and that struct's implementation of
-/// `Job`.
+/// Generates the code for a function with the attribute `#[ratchet::job]`: the function itself, a
+/// struct with the function's arguments as fields, and an implementation of `Job` for the struct.
 pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<TokenStream> {
     let kind = kind(settings)?;
     let function: ItemFn = syn::parse2(function)?;
@@ -92,7 +92,7 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
     })
 }
 
-/// Returns the name of the kind from the setting `kind = "…"`.
+/// Returns the kind of the job from the setting `kind = "…"` of the attribute.
 fn kind(settings: TokenStream) -> Result<LitStr> {
     let wanted = "expected only the name of the kind: `#[ratchet::job(kind = \"…\")]`";
     let wrong = |span: Span| Error::new(span, wanted);
@@ -109,21 +109,21 @@ fn kind(settings: TokenStream) -> Result<LitStr> {
     }
 }
 
-/// A parameter of the function.
+/// A parameter of the job's function.
 struct Parameter {
     role: Role,
     attributes: Vec<Attribute>,
 }
 
-/// The source of a parameter's value.
+/// Source from which the generated code takes the value of a parameter.
 enum Role {
-    /// A part of the payload: a field of the struct.
+    /// The payload. The parameter becomes a field of the generated struct.
     Argument(Ident, Type),
-    /// The shared state of the node, because the parameter is a reference.
+    /// The shared state of the node. The parameter is a reference to the state.
     State(Type),
-    /// A reference to the context.
+    /// The `JobContext`, as a reference.
     Context,
-    /// A clone of the context.
+    /// The `JobContext`, as an owned clone.
     OwnedContext,
 }
 
@@ -160,7 +160,8 @@ impl Parameter {
     }
 }
 
-/// Returns the parameters without their attributes, which move to the fields.
+/// Returns the function's parameters without attributes. The attributes move to the fields of the
+/// generated struct.
 fn bare(function: &ItemFn) -> Vec<FnArg> {
     let mut inputs: Vec<FnArg> = function.sig.inputs.iter().cloned().collect();
     for input in &mut inputs {
@@ -175,7 +176,7 @@ fn is_context(of: &Type) -> bool {
     is_named(of, "JobContext")
 }
 
-/// Returns whether the type is unsized, which no state can be.
+/// Returns whether the type is unsized. The shared state of a node cannot have an unsized type.
 fn is_unsized(of: &Type) -> bool {
     matches!(of, Type::Slice(_) | Type::TraitObject(_)) || is_named(of, "str")
 }
@@ -186,7 +187,7 @@ fn is_named(of: &Type, name: &str) -> bool {
     last.is_some_and(|segment| segment.ident == name)
 }
 
-/// Returns the name in camel case: `send_mail` becomes `SendMail`.
+/// Converts a name to camel case. For example, `send_mail` becomes `SendMail`.
 fn camel_case(name: &Ident) -> String {
     let name = name.to_string();
     let words = name.trim_start_matches("r#").split('_');

@@ -1,10 +1,10 @@
-//! The attribute `#[ratchet::job]`. Its documentation is at its re-export in the facade.
+//! The attribute `#[ratchet::job]`. Its documentation is at the re-export in the crate `ratchet`.
 
 mod job;
 
 use proc_macro::TokenStream;
 
-/// Implements `ratchet::job`; see the documentation there.
+/// Implements the attribute `#[ratchet::job]`, which is documented in the crate `ratchet`.
 #[proc_macro_attribute]
 pub fn job(settings: TokenStream, function: TokenStream) -> TokenStream {
     job::expand(settings.into(), function.into())

@@ -13,27 +13,28 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::store::SqlStore;
 
-/// A job that an action applies to.
+/// A job to which an action is applied: its state, its flags and its unique key.
 struct Target {
     state: JobState,
     flags: JobFlags,
     key: Option<String>,
 }
 
-/// The changes that one call writes, grouped by the statement that writes them.
+/// Changes that one call writes to the database. Each field contains the changes that one statement
+/// writes.
 #[derive(Default)]
 struct Changes {
     moved: HashMap<JobId, JobState>,
     cancelling: Vec<Uuid>,
     requeued: Vec<(Uuid, JobState)>,
-    /// The jobs that get the action's new due time or priority.
+    /// Jobs whose due time or priority the action changes.
     given: Vec<Uuid>,
     deleted: Vec<Uuid>,
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Applies an action to those of these jobs that are in one of the states `from`, in one
-    /// transaction.
+    /// Applies an action, in one transaction, to the given jobs whose state is in `from`. Skips the
+    /// other jobs.
     pub(crate) async fn act_on_jobs(
         &self,
         ids: &[JobId],
@@ -46,7 +47,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(acted).await
     }
 
-    /// Locks these jobs and applies the action to those in one of the states `from`.
+    /// Locks the given jobs, and applies the action to the jobs whose state is in `from`. Must run
+    /// in a transaction.
     async fn act_inside(
         &self,
         lease: &mut D::Lease,
@@ -121,8 +123,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(acted)
     }
 
-    /// Acquires the unique keys of the jobs to requeue. Returns the jobs whose key another job
-    /// holds, each with the holder of its key.
+    /// Acquires the unique keys of the jobs to requeue. Returns each job whose unique key is held
+    /// by another job, with the id of that other job.
     async fn take_keys(
         &self,
         lease: &mut D::Lease,
@@ -151,15 +153,16 @@ impl<D: Dialect> SqlStore<D> {
             holders.insert(row.try_get(0)?, row::job_id(&row, 1)?);
         }
         if keys.iter().any(|key| !holders.contains_key(*key)) {
-            // The holder released the key between the two statements, so the caller repeats the
-            // call.
+            // The job that held the key released it between the two statements. The caller repeats
+            // the call.
             let text = "a unique key was released during the call";
             return Err(Failure::new(StoreErrorKind::Contention, text));
         }
         Ok(wanted.refused(&holders))
     }
 
-    /// Returns the jobs to requeue that must wait again for links or signals.
+    /// Returns the jobs to requeue that must wait again, because they have open links or their
+    /// signal was not delivered. Restarts the timeouts of the signals that were not delivered.
     async fn wait_again(
         &self,
         lease: &mut D::Lease,
@@ -233,7 +236,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Writes the action's new due time or priority to these jobs.
+    /// Sets the due time or the priority of these jobs to the value in `action`.
     async fn give(&self, lease: &mut D::Lease, ids: Vec<Uuid>, action: JobAction) -> Result<()> {
         let sql = self.sql();
         let give = match action {
@@ -251,9 +254,10 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns the outcome for one job and records its changes. Updates the job's state in `targets`,
-/// because its id may occur again. `enter` puts a requeued job into its lane and returns the state
-/// that the job waits in.
+/// Determines the outcome of the action for one job. Records in `changes` what must be written.
+///
+/// Updates the state of the job in `targets`, because one call may contain the same id twice.
+/// `enter` adds a requeued job to its lane and returns the state in which the job waits.
 fn respond(
     id: JobId,
     action: JobAction,

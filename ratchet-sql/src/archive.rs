@@ -55,7 +55,7 @@ impl<D: Dialect> ArchiveStore for SqlStore<D> {
     }
 }
 
-/// The columns that `archive_jobs` inserts, one value per finished job.
+/// Values for the statement `archive_jobs`: one list per column, with one element per finished job.
 #[derive(Default)]
 struct Documents {
     ids: Vec<Uuid>,
@@ -78,7 +78,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(archived.map(Guarded::Done)).await
     }
 
-    /// Locks old finished jobs and moves them into the archive. Skips jobs that cannot be read.
+    /// Moves old finished jobs into the archive, and returns the number of moved jobs. Locks each
+    /// job first. Skips jobs that cannot be read. Must run in a transaction.
     async fn archive_inside(&self, lease: &mut D::Lease, request: &PurgeRequest) -> Inner<u64> {
         let (mut old, mut done) = (OldJobs::new(request), 0);
         while done < request.limit && !old.is_over() {
@@ -90,7 +91,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done as u64)
     }
 
-    /// Moves those of these jobs that can be read into the archive, and returns how many it moved.
+    /// Moves these jobs into the archive, and returns the number of moved jobs. Skips jobs that
+    /// cannot be read.
     async fn put_away(&self, lease: &mut D::Lease, old: &[(JobId, i64)]) -> Inner<usize> {
         let ids: Vec<JobId> = old.iter().map(|(id, _)| *id).collect();
         let jobs = self.read_jobs_on(lease, &ids, Detail::Whole).await?;
@@ -177,7 +179,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns the archived job of a row, or `None` if its document cannot be read.
+/// Decodes a row of the archive: the id of the job, and the archived job. The job is `None` if its
+/// document cannot be read.
 fn archived(row: &impl Row) -> Inner<(JobId, Option<ArchivedJob>)> {
     let id = row::job_id(row, 0)?;
     let read = || {

@@ -2,11 +2,12 @@
 
 use uuid::Uuid;
 
-/// A parameter's value: a scalar or a list.
+/// Value of a statement's parameter: a scalar or a list.
 ///
-/// A text or an id cannot be NULL, because some drivers cannot bind an untyped NULL. Bind an empty
-/// text, [`Uuid::nil`] or [`Uuid::max`] instead. Where that value is also a valid one, bind an
-/// additional boolean for whether the value is present. Lists may contain NULL.
+/// A text or an id cannot be NULL, because some drivers cannot bind an untyped NULL. For a missing
+/// value, bind an empty text, [`Uuid::nil`] or [`Uuid::max`] instead. If a present value can also
+/// be equal to this replacement, bind an additional boolean that is true if the value is present.
+/// Lists may contain NULL.
 #[derive(Clone, Copy, Debug)]
 pub enum Argument<'a> {
     /// A boolean.
@@ -25,7 +26,8 @@ pub enum Argument<'a> {
     List(List<'a>),
 }
 
-/// A list of values of one type, bound as one parameter. The `Opt…` variants may contain NULL.
+/// A list of values of the same type, which is bound as one parameter. In the `Opt…` variants,
+/// `None` is bound as NULL.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the types explain the variants")]
 pub enum List<'a> {
@@ -44,7 +46,8 @@ pub enum List<'a> {
     OptString(&'a [Option<String>]),
 }
 
-/// Evaluates an expression on the slice inside a `List`, whatever the type of its values.
+/// Evaluates the expression `$work` for a `List` of any variant. The expression can use the slice
+/// inside the list under the name `$values`.
 #[macro_export]
 macro_rules! each_list {
     ($list:expr, $values:ident => $work:expr) => {
@@ -67,7 +70,7 @@ macro_rules! each_list {
 }
 
 impl List<'_> {
-    /// Returns the number of values.
+    /// Returns the number of values in the list.
     #[must_use]
     pub const fn len(&self) -> usize {
         each_list!(self, values => values.len())
@@ -123,9 +126,9 @@ impl<'a, T: Element> From<&'a Vec<T>> for Argument<'a> {
     }
 }
 
-/// A type of values that a list can hold.
+/// Type of the values in a [`List`].
 pub trait Element: Sync + Sized {
-    /// Returns these values as a list.
+    /// Returns a list of these values.
     fn list(values: &[Self]) -> List<'_>;
 }
 
@@ -155,7 +158,7 @@ elements! {
     Option<String> => OptString,
 }
 
-/// One column of a table argument.
+/// A column of a table that is bound to a statement with [`Query::table`](crate::Query::table).
 pub trait Column: Sync {
     /// Returns the values of the column, from the first row to the last.
     fn list(&self) -> List<'_>;

@@ -1,4 +1,4 @@
-//! Claims due jobs in exact claim order, which the statement reads from an index.
+//! Claims due jobs in exact claim order. The statement reads this order from an index.
 
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
@@ -14,8 +14,11 @@ use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
 
-/// How persistently a claim looks for jobs. `free_repeats` is safe because such rounds are bounded:
-/// each of them has used up the permits of a resource or failed an unreadable job.
+/// Settings that determine how often a claim searches again for due jobs.
+///
+/// With `free_repeats`, some rounds do not count towards `rounds`. The number of such rounds is
+/// still limited: each of them has used up the permits of a resource, or has settled unreadable
+/// jobs as failed.
 const PERSISTENCE: Persistence = Persistence {
     rounds: 12,
     free_repeats: true,
@@ -24,34 +27,39 @@ const PERSISTENCE: Persistence = Persistence {
     after_none: 0,
 };
 
-/// The result of one round.
+/// Result of one round of a claim. Each round searches once for due jobs.
 struct Round {
-    /// Whether the cached routes are outdated. If so, nothing was claimed.
+    /// Whether the cached routes are outdated. If so, the round claimed no jobs.
     outdated: bool,
-    /// The number of candidates found.
+    /// Number of candidates, which are the due jobs that the round found.
     candidates: usize,
-    /// The database's time.
+    /// Time of the claim by the database's clock, in milliseconds since 1970.
     now: i64,
     claimed: Vec<ClaimedJob>,
-    /// The claimed jobs that cannot be read: their routes, and the settlements that fail them.
+    /// Claimed jobs that cannot be read. Contains the route of each job, if it is known, and the
+    /// settlement that ends the job as failed.
     unreadable: Vec<(Option<Route>, Settlement)>,
-    /// The number of claims that were undone because no permit was left.
+    /// Number of claims that the round undid because no permit was left.
     refused: usize,
-    /// Whether the number of free permits limited the candidates.
+    /// Whether the number of free permits limited the number of candidates.
     bounded: bool,
 }
 
-/// What one round of a claim looks for.
+/// Input of one round of a claim.
 struct Look<'a> {
     request: &'a ClaimRequest,
-    /// The maximum number of jobs to claim.
+    /// Maximum number of jobs to claim in this round.
     wanted: usize,
-    /// Determines the number of candidates to look at.
+    /// Determines how many candidates the round reads.
     rounds: &'a Rounds<'a>,
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Claims due jobs, in claim order.
+    /// Claims due jobs, and returns them in claim order.
+    ///
+    /// If a round claims fewer jobs than `request.limit`, another round may search for more jobs.
+    /// After the first claimed job, the search ends at `deadline`, or after [`SEARCH_TIME`] if this
+    /// is earlier.
     pub(crate) async fn claim_jobs(
         &self,
         request: &ClaimRequest,
@@ -60,9 +68,9 @@ impl<D: Dialect> SqlStore<D> {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
-        // When to stop looking for more jobs; set once some are claimed. A round that is dropped
-        // then closes its connection. If the round's claims were committed, the node's next
-        // heartbeat lists them.
+        // Time at which the search for more jobs ends. Set once some jobs are claimed. A round that
+        // is still running at this time is dropped, which closes its connection. If the claims of
+        // the round were committed, the node's next heartbeat lists these claims.
         let mut end = None;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
@@ -94,8 +102,8 @@ impl<D: Dialect> SqlStore<D> {
                 candidates: round.candidates,
                 taken: round.claimed.len() + round.unreadable.len() + round.refused,
                 bounded: round.bounded,
-                // The next round may find other jobs: it skips the resources that this round used
-                // up, and the unreadable jobs release their permits.
+                // The next round may find other jobs. It skips the resources whose permits this
+                // round has used up, and the unreadable jobs release their permits.
                 conditions_changed: round.refused > 0
                     || (round.bounded && !round.unreadable.is_empty()),
             };
@@ -108,8 +116,8 @@ impl<D: Dialect> SqlStore<D> {
                 let failed: Vec<Settlement> = failed.collect();
                 let settled = until(end, self.settle_jobs(&failed)).await;
                 if !matches!(settled, Some(Ok(_))) {
-                    // The node's next heartbeat lists these claims, and the node then releases
-                    // them.
+                    // The node's next heartbeat lists these claims. The node then releases the
+                    // claims.
                     let error = settled.and_then(Result::err).map(|error| error.to_string());
                     tracing::warn!(error, "could not fail the claimed jobs that cannot be read");
                     break;
@@ -142,8 +150,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(taken).await
     }
 
-    /// Claims jobs, some of which need permits. Must run in a transaction: it locks these permits,
-    /// so that no other claim uses them at the same time.
+    /// Claims due jobs, some of which need permits. Must run in a transaction. Locks the permits
+    /// until the transaction ends, so no other claim uses the same permits at the same time.
     async fn take_permitted(
         &self,
         lease: &mut D::Lease,
@@ -177,9 +185,12 @@ impl<D: Dialect> SqlStore<D> {
         Ok(round)
     }
 
-    /// Claims due jobs. If a route needs permits, limits its candidates to the number that the
-    /// round looks at for as many jobs as permits are left. That may be more than the permits, so
-    /// the caller undoes the excess claims.
+    /// Claims due jobs with one statement.
+    ///
+    /// If the jobs of a route need permits, the number of candidates of this route depends on the
+    /// number of free permits. There may be several candidates for each free permit, so the
+    /// statement may claim more jobs than there are permits. The caller must undo the excess
+    /// claims.
     async fn take(
         &self,
         lease: &mut D::Lease,
@@ -244,7 +255,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Decodes the claim in a row of `claim_jobs`.
+/// Decodes a claimed job from a row of the statement `claim_jobs`.
 fn decode(
     row: &impl Row,
     token: ClaimToken,

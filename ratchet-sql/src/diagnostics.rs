@@ -7,22 +7,24 @@ use crate::failure::{Failure, Result};
 use crate::migrations::{Schema, Step};
 use crate::store::SqlStore;
 
-/// Adds the findings of one check. If the check failed, adds a finding that `what` could not be
-/// examined.
+/// Adds the findings of one check to `findings`. If the check failed, adds a finding that `what`
+/// could not be examined.
 ///
 /// # Errors
-/// The failure of the check, if a retry may help.
+/// Returns the failure of the check if a retry may help.
 pub fn add_finding(findings: &mut Findings, what: &str, found: Result<Vec<Finding>>) -> Result<()> {
     findings.add(what, found, |failure: &Failure| failure.kind)
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Examines migrations, tables and routes. Returns the findings and the number of applied
-    /// steps. If that number cannot be read, returns the number of all steps, so that the checks
-    /// expect every object.
+    /// Examines the migrations, the tables, the indexes and the routes of jobs. Returns the
+    /// findings, and the number of applied migration steps.
+    ///
+    /// If the number of applied steps cannot be read, returns the number of all steps. Later checks
+    /// then expect the tables and indexes of all steps.
     ///
     /// # Errors
-    /// The first failure for which a retry may help.
+    /// Returns the first failure of a check for which a retry may help.
     pub async fn begin_findings(&self, steps: &[Step]) -> Result<(Findings, usize)> {
         let mut findings = Findings::default();
         let applied = self.applied().await;
@@ -69,11 +71,11 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())
     }
 
-    /// Runs a statement and returns the findings in its rows. Uses a separate lease, so that a
-    /// failed statement does not affect the other checks.
+    /// Runs a statement and returns the findings that `read` finds in its rows. Leases a connection
+    /// only for this statement, so a failure does not affect other checks.
     ///
     /// # Errors
-    /// Those of the statement and of `read`.
+    /// Returns the failure of the statement, or the first failure of `read`.
     pub async fn found(
         &self,
         query: D::Query,

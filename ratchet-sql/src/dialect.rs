@@ -11,131 +11,141 @@ use crate::failure::Result;
 use crate::statement::{OwnStatements, Statement};
 use crate::value::Value;
 
-/// A server and its driver.
+/// A dialect: a type of database server, together with the driver for it.
 ///
-/// A statement is text with parameters that returns rows: one statement on PostgreSQL, a T-SQL
-/// batch on SQL Server. Dialects share the names, the parameters and the columns of statements;
-/// their SQL may differ.
+/// A statement is a text with parameters, and returns rows. On PostgreSQL, the text is one SQL
+/// statement. On SQL Server, the text is a T-SQL batch. A statement has the same name, parameters
+/// and result columns in all dialects. Only the SQL text may differ. [`Own`](Self::Own) holds the
+/// statements that exist in one dialect only.
 pub trait Dialect: Sized + Send + Sync + 'static {
-    /// The value of [`StoreInfo::backend`](ratchet_core::store::StoreInfo).
+    /// Name of the backend, for [`StoreInfo::backend`](ratchet_core::store::StoreInfo).
     const BACKEND: &'static str;
-    /// The prefix of parameters in a statement, such as `$` or `@P`.
+    /// Prefix of parameter names in a statement, such as `$` or `@P`.
     const PARAMETER: &'static str;
-    /// The SQL expression of the database's clock, in milliseconds since 1970.
+    /// SQL expression for the current time by the database's clock, in milliseconds since 1970.
     const CLOCK: &'static str;
-    /// Whether the statement `own_objects` lists indexes as well as tables.
+    /// Whether the statement `own_objects` lists indexes in addition to tables.
     const LISTS_INDEXES: bool;
-    /// Whether the server orders names by their bytes.
+    /// Whether the server sorts names in byte order.
     const NAMES_BY_BYTES: bool;
-    /// The maximum number of jobs that one statement deletes.
+    /// Maximum number of jobs that one statement deletes.
     const DELETES_AT_ONCE: usize;
-    /// The error message when the routes of a call's jobs are missing in the database.
+    /// Error message of a call that fails because the database lacks the routes of the call's jobs.
     const ROUTES_MISSING: &'static str;
 
-    /// A statement with its bound parameters.
+    /// Type of a statement with its bound parameters.
     type Query: Query;
-    /// A row of a result.
+    /// Type of a row of a statement's result.
     type Row: Row;
-    /// A connection in use.
+    /// Type of a leased connection.
     type Lease: Lease<Self>;
-    /// All connections of a store.
+    /// Type that holds the connections of a store.
     type Connections: Connections<Self>;
-    /// The statements that only this dialect has.
+    /// Type that holds the statements that only this dialect has.
     type Own: OwnStatements<Self>;
 
-    /// Returns a statement with no parameters bound yet. `parameters` is the number of parameters
-    /// in `text`.
+    /// Returns a statement without bound parameters. `parameters` is the number of parameters in
+    /// `text`.
     fn query(text: &Arc<str>, parameters: usize) -> Self::Query;
 
-    /// Quotes a name for use in a statement, whatever characters it has.
+    /// Quotes a name for use in a statement. The name may contain any characters.
     fn quoted(name: &str) -> String;
 
-    /// Returns why the server would reject or change a name, or `None` if it accepts the name
-    /// unchanged. Empty names, NUL and braces are checked for all dialects elsewhere.
+    /// Returns the reason why the server would reject or change a name. Returns `None` if the
+    /// server accepts the name unchanged. The caller has already rejected empty names, and names
+    /// with a NUL character or a brace.
     fn identifier_problem(name: &str) -> Option<&'static str>;
 }
 
-/// A statement with its bound parameters. Each method binds the next parameter, or several if its
-/// documentation states that.
+/// A statement with its bound parameters. Each method binds the next parameter of the statement.
+/// Some methods can bind several parameters, as their documentation states.
 pub trait Query: Sized + Send {
-    /// Binds a value, or a list.
+    /// Binds a single value or a list to the next parameter.
     #[must_use]
     fn argument(self, argument: Argument<'_>) -> Self;
 
-    /// Binds a filter on a number: `None` matches every row. Binds one parameter or two, depending
-    /// on the dialect.
+    /// Binds a filter that matches rows with one of these numbers. `None` matches every row. Binds
+    /// one or two parameters, depending on the dialect.
     #[must_use]
     fn any_of(self, numbers: Option<&[i32]>) -> Self;
 
-    /// Binds a set of states.
+    /// Binds a set of job states.
     #[must_use]
     fn states(self, states: &[JobState]) -> Self;
 
-    /// Binds a list of rows: one parameter per column, in this order, or one for all columns,
-    /// depending on the dialect.
+    /// Binds a table, which is given as a list of columns. Depending on the dialect, binds one
+    /// parameter for each column in the order of `columns`, or one parameter for the whole table.
     #[must_use]
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self;
 
-    /// Binds a table with a single row, for the statement `enqueue_job`. Binds what
-    /// [`table`](Self::table) binds, unless the dialect binds each column as a single value.
+    /// Binds a table with a single row, for the statement `enqueue_job`. By default, binds the same
+    /// parameters as [`table`](Self::table). A dialect may instead bind the value of each column as
+    /// a separate parameter.
     #[must_use]
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         self.table(columns)
     }
 
-    /// Binds a value, or a list.
+    /// Converts a value to an [`Argument`], and binds it to the next parameter.
     #[must_use]
     fn bind<'a>(self, argument: impl Into<Argument<'a>>) -> Self {
         self.argument(argument.into())
     }
 }
 
-/// A row of a result. Columns are numbered from 0. A column must have exactly the type that is
-/// read, but a dialect may accept integers of another width.
+/// A row of a statement's result. Columns are numbered from 0.
+///
+/// Each method reads a column of one type. The column must have exactly this type, but a dialect
+/// may also accept integers of another width.
 ///
 /// # Errors
-/// Each method fails with `Corrupt` for a value of another type, and with `SchemaMismatch` if there
-/// is no such column.
+/// Each method fails with `Corrupt` if the column has another type, and with `SchemaMismatch` if
+/// the row has no such column.
 #[expect(
     clippy::missing_errors_doc,
     reason = "documented above for all methods"
 )]
 pub trait Row: Send + Sync + Sized + 'static {
-    /// Reads a boolean.
+    /// Reads a boolean. `None` means NULL.
     fn bool(&self, column: usize) -> Result<Option<bool>>;
-    /// Reads a 16-bit integer.
+    /// Reads a 16-bit integer. `None` means NULL.
     fn small(&self, column: usize) -> Result<Option<i16>>;
-    /// Reads a 32-bit integer.
+    /// Reads a 32-bit integer. `None` means NULL.
     fn int(&self, column: usize) -> Result<Option<i32>>;
-    /// Reads a 64-bit integer.
+    /// Reads a 64-bit integer. `None` means NULL.
     fn big(&self, column: usize) -> Result<Option<i64>>;
-    /// Reads an id.
+    /// Reads an id. `None` means NULL.
     fn uuid(&self, column: usize) -> Result<Option<Uuid>>;
-    /// Reads a text.
+    /// Reads a text. `None` means NULL.
     fn text(&self, column: usize) -> Result<Option<&str>>;
 
-    /// Reads a value of the type that the caller wants.
+    /// Reads a value of the type `T`.
     fn try_get<'r, T: Value<'r>>(&'r self, column: usize) -> Result<T> {
         T::read(self, column)
     }
 }
 
-/// A connection that runs statements: a lease, or a connection of the application.
+/// A connection that can run statements: a [`Lease`], or a connection that belongs to the
+/// application.
 pub trait Run<D: Dialect>: Send {
     /// Runs a statement and returns all its rows.
     fn rows(&mut self, query: D::Query) -> impl Future<Output = Result<Vec<D::Row>>> + Send;
 
-    /// Runs a statement and returns the driver's count of changed rows. The count is right only for
-    /// a statement with a single part that writes.
+    /// Runs a statement and returns the number of changed rows that the driver reports. The number
+    /// is correct only if exactly one part of the statement writes rows.
     fn execute(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send;
 }
 
-/// A leased connection. If the lease is dropped during a statement or transaction, or if the
-/// connection was lost, the connection is closed instead of being used again. So a call may be
-/// dropped at any await point.
+/// A leased connection. When the lease is dropped, another call may use the connection.
+///
+/// The connection is closed instead if it was lost, or if the lease is dropped during a statement
+/// or a transaction. So the future of a call may be dropped at any await point.
 pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
-    /// Runs `pause_queue`, `set_permits` or `enqueue_jobs` and returns how many rows it changed:
-    /// the driver's count, or the first column of the result if the statement has several parts.
+    /// Runs one of the statements `pause_queue`, `set_permits` and `enqueue_jobs`, and returns the
+    /// number of rows that the statement changed.
+    ///
+    /// By default, returns the number that the driver reports. If the statement has several parts
+    /// in a dialect, the dialect returns the first column of the result instead.
     fn changed(&mut self, query: D::Query) -> impl Future<Output = Result<u64>> + Send {
         self.execute(query)
     }
@@ -143,24 +153,25 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
     /// Runs a statement without parameters and ignores its result.
     fn script(&mut self, statement: &Statement<D>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Begins a transaction in which each statement sees everything committed before that
-    /// statement.
+    /// Begins a transaction. Each statement of the transaction sees everything that was committed
+    /// before the statement began.
     fn begin(&mut self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Begins a transaction whose statements wait for a lock for at most `patience`.
+    /// Begins a transaction. Each statement of the transaction waits at most `patience` for a lock.
     fn begin_within(&mut self, patience: Duration) -> impl Future<Output = Result<()>> + Send;
 
-    /// Ends the transaction: commits if `result` is `Ok`, and rolls back otherwise.
+    /// Ends the transaction: commits if `result` is `Ok`, and rolls back otherwise. Returns
+    /// `result`, or the failure of the commit.
     fn finish<T: Send>(&mut self, result: Result<T>) -> impl Future<Output = Result<T>> + Send;
 
-    /// Ends the transaction as [`finish`](Self::finish) does, and returns the connection to the
-    /// pool.
+    /// Ends the transaction in the same way as [`finish`](Self::finish), and then drops the lease.
     fn end<T: Send>(mut self, result: Result<T>) -> impl Future<Output = Result<T>> + Send {
         async move { self.finish(result).await }
     }
 
-    /// Binds the session that a lock depends on: this connection's session if the lock is `held`,
-    /// none if it is released. A dialect that never ties locks to sessions binds no parameter.
+    /// Binds the database session on which a lock depends. If `held` is true, this is the session
+    /// of this connection. If `held` is false, the lock is released and depends on no session. A
+    /// dialect whose locks never depend on sessions binds no parameter.
     #[must_use]
     fn bind_session(&self, query: D::Query, held: bool) -> D::Query {
         let _ = held;
@@ -168,27 +179,32 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
     }
 }
 
-/// The connections of a store: a pool for jobs, and one reserved for heartbeats and locks, so that
-/// jobs cannot starve them.
+/// The connections of a store: a pool of connections for jobs, and one connection for heartbeats
+/// and locks. Calls for jobs cannot delay heartbeats and locks, because they never use this
+/// connection.
 pub trait Connections<D: Dialect>: Send + Sync + 'static {
-    /// Leases a connection for jobs, waiting at most as long as the settings allow.
+    /// Leases a connection from the pool for jobs. The settings limit how long the call waits for a
+    /// free connection.
     fn lease(&self) -> impl Future<Output = Result<D::Lease>> + Send;
 
-    /// Leases the connection for heartbeats and locks, once no other call uses it.
+    /// Leases the connection for heartbeats and locks. Waits until no other call uses the
+    /// connection.
     fn live(&self) -> impl Future<Output = Result<D::Lease>> + Send;
 
-    /// Makes the next [`live`](Self::live) use a new connection, which may be opened right away.
+    /// Replaces the connection for heartbeats and locks: the next call of [`live`](Self::live)
+    /// returns a new connection. A dialect may already open the new connection during this call.
     fn renew_live(&self) -> impl Future<Output = Result<()>> + Send;
 
     /// Returns whether the store was closed.
     fn is_closed(&self) -> bool;
 
-    /// Returns how many connections for jobs are open.
+    /// Returns the number of open connections in the pool for jobs.
     fn open_connections(&self) -> u32;
 
-    /// Returns how many connections for jobs there may be.
+    /// Returns the maximum number of connections in the pool for jobs.
     fn max_connections(&self) -> u32;
 
-    /// Closes the idle connections, because the network may have dropped them silently.
+    /// Closes the idle connections in the pool for jobs, because the network may have dropped them
+    /// silently.
     fn drop_idle(&self);
 }

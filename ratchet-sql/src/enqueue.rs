@@ -15,14 +15,14 @@ use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// Stores the jobs of one call with one statement. If jobs have keys, another statement first
-    /// looks the keys up. If jobs have lanes, links, batches or signals, everything runs in a
-    /// transaction.
+    /// Stores the jobs of one call with one statement. If a job has a key, another statement first
+    /// looks up the keys of the jobs. If a job has a lane, links, a batch or a signal, all
+    /// statements run in one transaction.
     ///
-    /// Jobs with none of these and without a recurring definition are assumed to be new. One of
-    /// them may be stored already, because the call is repeated after its answer was lost. The
-    /// statement for jobs with tags then skips that job. The statements for jobs without tags fail
-    /// as a whole, and all jobs of the call are then stored like jobs with keys.
+    /// Jobs without keys, lanes, links, batches, signals and recurring definitions are assumed to
+    /// be new. However, a job may already be stored, if this call repeats an earlier call whose
+    /// response was lost. If some jobs have tags, the statement skips stored jobs. Otherwise, the
+    /// statement fails, and the jobs are then stored in the same way as jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
@@ -56,15 +56,16 @@ impl<D: Dialect> SqlStore<D> {
         self.store_jobs(&mut lease, jobs, &routes).await
     }
 
-    /// Stores those jobs of one call that are new. Must run in a transaction if some have lanes,
-    /// links, batches or signals.
+    /// Stores the jobs of one call that are not stored yet. Must run in a transaction if any of the
+    /// jobs has a lane, links, a batch or a signal.
     ///
-    /// Locks the lanes before looking up which jobs are new: a concurrent repetition of the call
-    /// waits for these locks and then sees the stored jobs.
+    /// Locks the lanes first, and then looks up which jobs are new. If the same call is repeated
+    /// concurrently, the second call waits for these locks, and then finds the stored jobs.
     ///
     /// # Errors
-    /// Failures of the database. `Contention` if a concurrent call stored one of the jobs, or if
-    /// the routes are missing; the caller must then repeat the whole transaction.
+    /// Returns failures of the database. Returns `Contention` if a concurrent call stored one of
+    /// the jobs, or if the database lacks the routes of the jobs. The caller must then repeat the
+    /// whole transaction.
     pub(crate) async fn store_jobs(
         &self,
         on: &mut impl Run<D>,
@@ -93,8 +94,9 @@ impl<D: Dialect> SqlStore<D> {
             }
             let stored = self.insert_keyed(on, &insert).await?;
             if stored < new.len() && jobs.iter().any(needs_transaction) {
-                // A concurrent call stored one of these jobs, without the flag that new children
-                // wait for it. The caller repeats the transaction, which then finds the job.
+                // A concurrent call stored one of these jobs. The stored job may lack the flag
+                // `CHILDREN`, which marks jobs that have children. The caller repeats the
+                // transaction, which then finds the stored job.
                 return Err(Failure::new(
                     StoreErrorKind::Contention,
                     "a concurrent call stored one of the jobs",
@@ -106,10 +108,12 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Stores new jobs that need only an insert, with one statement that skips jobs already stored.
+    /// Stores jobs that have no keys, lanes, links, batches and signals. Runs one statement, which
+    /// skips the jobs that are already stored.
     ///
     /// # Errors
-    /// `Contention` if the routes are missing, and failures of the database.
+    /// Returns `Contention` if the database lacks the routes of the jobs. Returns failures of the
+    /// database.
     pub(crate) async fn insert_new(
         &self,
         on: &mut impl Run<D>,
@@ -121,7 +125,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(created(jobs))
     }
 
-    /// Runs `enqueue_keyed` and returns how many jobs it stored.
+    /// Runs the statement `enqueue_keyed`, and returns the number of jobs that the statement
+    /// stored.
     async fn insert_keyed(&self, on: &mut impl Run<D>, insert: &Insert<'_>) -> Result<usize> {
         let statement = &self.sql().enqueue_keyed;
         let mut stored = 0;
@@ -134,8 +139,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(stored)
     }
 
-    /// Refreshes the cached routes after a statement stored nothing because the database lacks the
-    /// route `mark`. Returns the failure of the call, which the caller must repeat.
+    /// Refreshes the cached routes. Called after a statement stored no jobs because the database
+    /// lacks the route `mark`. Returns the failure of this statement. The caller must then repeat
+    /// the whole call.
     async fn refute(&self, on: &mut impl Run<D>, mark: Mark) -> Failure {
         let renewed = match self.routes().refute(mark, on, self.sql()).await {
             Ok(true) => self.pools().renew_live().await,
@@ -149,10 +155,12 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// Returns the mark of each job's route. Stores the routes that are new.
+    /// Returns the mark of each job's route, which is the route's id and stamp. Stores the routes
+    /// that are not stored yet.
     ///
     /// # Errors
-    /// `Invalid` for a permit that has no limit, and failures of the database.
+    /// Returns `Invalid` if a route needs a permit for which no limit is stored. Returns failures
+    /// of the database.
     pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
         loop {
             let routes = jobs.iter().map(|job| &job.spec().route);
@@ -165,7 +173,8 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Returns the mark of a route. Stores the route if it is new and its permit has a limit.
+    /// Returns the mark of a route, which is the route's id and stamp. Stores the route if it is
+    /// not stored yet. Fails if a new route needs a permit for which no limit is stored.
     pub(crate) async fn mark_of(&self, route: &Route) -> Result<Mark> {
         let routes = self.routes();
         routes.mark_of(self.pools(), self.sql(), route).await
@@ -184,8 +193,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns whether any of these jobs needs more than an insert, because it has keys, a lane, links,
-/// a batch or a signal.
+/// Returns whether any of these jobs has a key, a lane, links, a batch or a signal. Such a job
+/// needs more than one insert statement.
 pub(crate) fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
     let needs_more = |job: &NewJob| job.spec().has_keys() || needs_transaction(job);
     jobs.iter().any(needs_more)
@@ -212,7 +221,8 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
     jobs.iter().map(|job| Enqueued::Created(job.id())).collect()
 }
 
-/// Records the stored job or the taken key that a row of `find_keys` names.
+/// Adds a row of the statement `find_keys` to `taken`. The row contains a job that is already
+/// stored, or a key that another job has.
 fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
     let job = row::job_id(row, 2)?;
     match row.try_get(0)? {
@@ -223,12 +233,13 @@ fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
     Ok(())
 }
 
-/// The columns that the enqueue statements insert, one value per job.
+/// Values for the enqueue statements: one list per column, with one element per job. The lists
+/// `tagged` and `tags` have one element per tag.
 #[derive(Default)]
 struct Insert<'a> {
     ids: Vec<Uuid>,
     routes: Vec<i32>,
-    /// The mark of the route with the largest id.
+    /// Mark (id and stamp) of the route with the largest id among the routes of these jobs.
     last: Mark,
     priorities: Vec<i16>,
     flags: Vec<i16>,
@@ -309,19 +320,20 @@ impl<'a> Insert<'a> {
         Ok(insert)
     }
 
-    /// Binds `enqueue_job`, for one new job without keys.
+    /// Binds the values to the statement `enqueue_job`, which stores one new job without keys.
     fn bind_one<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
         let query = statement.query().row(&self.columns());
         query.bind(self.last.stamp)
     }
 
-    /// Binds `enqueue_jobs`, for new jobs without keys.
+    /// Binds the values to the statement `enqueue_jobs`, which stores new jobs without keys.
     fn bind_new<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
         let query = statement.query().table(&self.columns());
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
-    /// Binds `enqueue_keyed`.
+    /// Binds the values to the statement `enqueue_keyed`, which stores jobs with or without keys,
+    /// lanes and tags.
     fn bind_keyed<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
         let mut columns = self.columns().to_vec();
         columns.extend([
@@ -339,7 +351,7 @@ impl<'a> Insert<'a> {
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
-    /// Returns the columns that every job has.
+    /// Returns the names and the values of the columns that all enqueue statements insert.
     fn columns(&self) -> [(&'static str, &dyn Column); 13] {
         [
             ("id", &self.ids),

@@ -2,32 +2,37 @@
 
 use ratchet_core::{InvalidInput, StoreError, StoreErrorKind};
 
-/// A result whose failure does not name the operation yet.
+/// Result of a function inside a store. Its error is a [`Failure`], which does not name the failed
+/// operation yet.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// A failure that does not name the operation yet. Its text never contains stored or bound values
-/// or credentials.
+/// A failure inside a store, without the name of the failed operation. [`during`](Self::during)
+/// converts it to an error that has this name. The text of a failure never contains stored values,
+/// bound values or credentials.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// The kind of error that the caller gets.
+    /// Kind of the error that the caller of the store gets.
     pub kind: StoreErrorKind,
-    /// Whether the failure makes the connection unusable.
+    /// Whether the failure makes the connection unusable, and whether the call may have taken
+    /// effect.
     pub loss: Loss,
-    /// Whether the call gave up because another transaction held a lock for too long.
+    /// Whether the call failed because another transaction held a lock for too long.
     pub held: bool,
     /// Whether the call failed because of a duplicate key or id.
     pub duplicate: bool,
-    /// Whether nothing was stored because the cached routes are missing in the database.
+    /// Whether the call stored nothing because the database lacks routes that this process has
+    /// cached.
     pub refuted: bool,
-    /// Whether the user lacks a privilege that a DBA could grant.
+    /// Whether the database user lacks a privilege that an administrator could grant.
     pub forbidden: bool,
     text: String,
-    /// The problem of the caller's input, if the failure is about the input.
+    /// Problem of the caller's input. `None` if the input did not cause the failure.
     refused: Option<InvalidInput>,
 }
 
-/// Whether a failure makes the connection unusable, and what became of the call.
+/// Whether a failure makes the connection unusable, and whether the failed call may have taken
+/// effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
     /// The connection remains usable.
@@ -35,9 +40,9 @@ pub enum Loss {
     No,
     /// The server reported that it is closing the connection. The call was rolled back.
     Told,
-    /// The session is read-only, perhaps until it ends. The call was rolled back.
+    /// The session is read-only, and may remain read-only until it ends. The call was rolled back.
     ReadOnly,
-    /// The connection was lost, and it is unknown whether the call took effect.
+    /// The connection was lost. It is unknown whether the call took effect.
     Silent,
 }
 
@@ -56,7 +61,8 @@ impl Failure {
         }
     }
 
-    /// Builds the failure for input that is invalid because of what the database contains.
+    /// Builds the failure for input that is invalid because of the data in the database, such as a
+    /// missing parent.
     #[must_use]
     pub fn refused(problem: InvalidInput) -> Self {
         Self {
@@ -72,7 +78,7 @@ impl Failure {
         Self::new(StoreErrorKind::Unavailable, "the store is closed")
     }
 
-    /// Builds the failure of a call on a lease that has lost its connection.
+    /// Builds the failure of a call on a lease whose connection became unusable in an earlier call.
     #[must_use]
     pub fn no_connection() -> Self {
         Self::new(
@@ -81,7 +87,8 @@ impl Failure {
         )
     }
 
-    /// Builds the failure of a call whose connection was lost silently.
+    /// Builds the failure of a call that lost its connection. It is unknown whether the call took
+    /// effect.
     pub fn lost(text: impl Into<String>) -> Self {
         Self {
             loss: Loss::Silent,
@@ -89,33 +96,35 @@ impl Failure {
         }
     }
 
-    /// Builds the failure of reading a column whose value has another type.
+    /// Builds the failure for a stored value that does not have the expected type.
     #[must_use]
     pub fn unreadable() -> Self {
         Self::new(StoreErrorKind::Corrupt, "a stored value cannot be read")
     }
 
-    /// Returns whether concurrent transactions caused the failure, other than by a duplicate key.
+    /// Returns whether a conflict with a concurrent transaction caused the failure. A duplicate key
+    /// does not count as such a conflict.
     #[must_use]
     pub fn raced(&self) -> bool {
         self.kind == StoreErrorKind::Contention && !self.duplicate
     }
 
-    /// Prefixes the text with what the failure is about.
+    /// Adds `what`, the subject of the failure, to the beginning of the text.
     #[must_use]
     pub fn about(mut self, what: &str) -> Self {
         self.text = format!("{what}: {}", self.text);
         self
     }
 
-    /// Appends advice on what to do to the text.
+    /// Adds `advice`, which suggests how to solve the problem, to the end of the text.
     #[must_use]
     pub fn advised(mut self, advice: &str) -> Self {
         self.text = format!("{}; {advice}", self.text);
         self
     }
 
-    /// Returns the error that the caller of `operation` gets.
+    /// Converts the failure to the error that the caller of the store gets. `operation` is the name
+    /// of the failed operation.
     #[must_use]
     pub fn during(self, operation: &'static str) -> StoreError {
         let error = StoreError::new(self.kind, operation);
@@ -127,7 +136,7 @@ impl Failure {
 }
 
 impl From<InvalidInput> for Failure {
-    /// Builds the failure of reading a stored value that the model rejects.
+    /// Builds the failure for a stored value that is invalid.
     fn from(problem: InvalidInput) -> Self {
         Self::new(StoreErrorKind::Corrupt, problem.to_string())
     }

@@ -8,9 +8,10 @@ use ratchet_core::model::JobFlags;
 
 const MARK: &str = "-- name:";
 
-/// Returns the text of the statement `name` of a file, with its comments.
+/// Returns the text of the statement `name` in a file of SQL statements. The text includes the
+/// comments of the statement.
 ///
-/// Stores load their statements in constants, so a missing name fails to compile.
+/// Stores call this function in constants. A missing statement is then a compile error.
 ///
 /// ```
 /// use ratchet_sql::statement;
@@ -35,32 +36,34 @@ const MARK: &str = "-- name:";
 /// ```
 ///
 /// # Panics
-/// The file has no statement with this name.
+/// Panics if the file has no statement with this name.
 #[must_use]
 pub const fn statement<'a>(file: &'a str, name: &str) -> &'a str {
     Reader::new(file).find(name)
 }
 
-/// Finds the statements of a file. Scans the file only once if statements are requested in the
-/// order of the file.
+/// Finds statements in a file of SQL statements. Each search begins at the statement that was found
+/// last. So if the statements are requested in the order of the file, the reader scans the file
+/// only once.
 #[derive(Debug)]
 pub struct Reader<'a> {
     file: &'a str,
-    /// The offset of the name line of the last statement found.
+    /// Offset, in bytes, of the line with the name of the statement that was found last.
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// Creates a reader that starts at the first statement.
+    /// Creates a reader whose first search begins at the start of the file.
     #[must_use]
     pub const fn new(file: &'a str) -> Self {
         Self { file, at: 0 }
     }
 
-    /// Returns the text of the statement `name`, as [`statement`] does.
+    /// Returns the text of the statement `name`, including its comments. See [`statement`] for an
+    /// example.
     ///
     /// # Panics
-    /// The file has no statement with this name.
+    /// Panics if the file has no statement with this name.
     #[must_use]
     pub const fn find(&mut self, name: &str) -> &'a str {
         let bytes = self.file.as_bytes();
@@ -86,7 +89,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns the offset of the next line.
+/// Returns the offset of the first line that begins after the offset `at`. Returns the length of
+/// the text if there is none.
 const fn next_line(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() && bytes[at] != b'\n' {
         at += 1;
@@ -109,7 +113,7 @@ const fn begins_with(bytes: &[u8], at: usize, word: &[u8]) -> bool {
     true
 }
 
-/// Returns whether the word occurs between the two offsets.
+/// Returns whether the text between the offsets `at` and `end` contains `word` as a separate word.
 const fn has_word(bytes: &[u8], mut at: usize, end: usize, word: &[u8]) -> bool {
     while at < end {
         while at < end && bytes[at].is_ascii_whitespace() {
@@ -126,8 +130,8 @@ const fn has_word(bytes: &[u8], mut at: usize, end: usize, word: &[u8]) -> bool 
     false
 }
 
-/// Returns each name in a file with the text of its statement, in the order of the file. The two
-/// statements of a template have the same text.
+/// Returns the name and the text of each statement in a file, in the order of the file. A template
+/// has two names. It is returned once under each name, with the same text.
 pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
     let marks = file.lines().filter_map(|line| line.strip_prefix(MARK));
     let names = marks.flat_map(str::split_whitespace);
@@ -135,13 +139,15 @@ pub fn split(file: &str) -> impl Iterator<Item = (&str, &str)> {
     names.map(move |name| (name, reader.find(name)))
 }
 
-/// Replaces the placeholders that all stores share.
+/// Replaces the placeholders in the text of a statement. Handles the placeholders that exist in all
+/// stores.
 ///
-/// - The direction of a template: `{behind}` becomes `>` or `<`, and `{descending}` becomes nothing
-///   or ` DESC`. A statement whose name ends with `_newest` reads from the newest row to the
-///   oldest, any other one from the oldest to the newest.
-/// - The flags of a job: `{awaited}` becomes the bits of [`JobFlags::AWAITED`], and so on for each
-///   of [`JobFlags::WORDS`].
+/// - `{behind}` and `{descending}` define the order in which the statement reads rows. If `name`
+///   ends with `_newest`, they become `<` and ` DESC`, and the statement reads the newest row
+///   first. Otherwise, they become `>` and an empty text, and the statement reads the oldest row
+///   first.
+/// - `{awaited}` becomes the bits of [`JobFlags::AWAITED`], as a number. In the same way, each
+///   other name in [`JobFlags::WORDS`] becomes the bits of its flags.
 ///
 /// ```
 /// let text = "SELECT id FROM jobs WHERE id {behind} $1 AND flags & {tags} <> 0 ORDER BY id{descending}";
@@ -166,10 +172,12 @@ pub fn render(name: &str, text: &str) -> String {
     })
 }
 
-/// Returns the problems of a store's files: names that are not listed, and names that occur more
-/// than once. A test of each store expects none.
+/// Checks the files of SQL statements of a store. Returns a message for each statement that is not
+/// listed, and for each name that occurs more than once. Each store has a test that expects no
+/// messages.
 ///
-/// Each of `files` is a file's name, its text and its listed statements.
+/// Each element of `files` contains the name of a file, the text of the file, and the names of its
+/// listed statements.
 #[must_use]
 pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     let mut problems = Vec::new();
@@ -190,8 +198,8 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
     problems
 }
 
-/// Lists the statements of a store by file, and loads them from `sql/<file>.sql` next to the file
-/// that calls the macro.
+/// Declares the statements of a store, grouped by file. Loads their texts from the files
+/// `sql/<file>.sql`, which are next to the source file that calls the macro.
 ///
 /// ```text
 /// ratchet_sql::statements! {
@@ -200,24 +208,28 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
 /// }
 /// ```
 ///
-/// The macro defines `Named<T>`, a struct with one `T` per statement; `TEXTS`, the texts of the
-/// statements in the files, which fails to compile if a file lacks a statement; and a test that
-/// each statement of a file is listed once.
+/// The macro defines the following items:
+///
+/// - `Named<T>`, a struct with one field of type `T` for each statement
+/// - `TEXTS`, the texts of the statements. This constant fails to compile if a file lacks a
+///   statement.
+/// - A test that checks that each statement in the files is listed exactly once
 #[macro_export]
 macro_rules! statements {
     ($($file:ident: $($name:ident)*;)*) => {
-        /// One `T` for each statement.
+        /// A value of type `T` for each statement. The names of the fields are the names of the
+        /// statements.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Named<T> {
             $($(pub(crate) $name: T,)*)*
         }
 
         impl Named<&'static str> {
-            /// The number of statements.
+            /// Number of statements.
             #[allow(dead_code, reason = "not every store has a cache of its own to size")]
             pub(crate) const COUNT: usize = [$($(stringify!($name),)*)*].len();
 
-            /// Calls `make` with the name and the text of each statement.
+            /// Calls `make` with the name and the text of each statement, and returns the results.
             pub(crate) fn map<T>(
                 self,
                 mut make: impl FnMut(&'static str, &'static str) -> T,
@@ -228,7 +240,7 @@ macro_rules! statements {
             }
         }
 
-        /// The statements' texts in their files.
+        /// Texts of the statements, from their files.
         pub(crate) const TEXTS: Named<&str> = {
             $(let mut $file =
                 $crate::Reader::new(include_str!(concat!("sql/", stringify!($file), ".sql")));)*

@@ -7,24 +7,29 @@ use std::time::Duration;
 use ratchet_core::time;
 use tokio::time::Instant;
 
-/// The default lifetime of a connection. It limits how much state accumulates in a session, and how
-/// old a connection becomes that the network may drop.
+/// Default lifetime of a connection. Older connections are not used again.
+///
+/// The lifetime limits how much state accumulates in the session on the server. It also limits the
+/// age of connections, because the network may drop old connections.
 pub const LIFETIME: Duration = Duration::from_secs(30 * 60);
 
-/// The longest time that a connection may be idle. Load balancers and NAT gateways silently drop
-/// connections that are idle for some minutes.
+/// Maximum time that a connection may be idle and still be used again. Load balancers and NAT
+/// gateways silently drop connections that are idle for some minutes.
 const REST: Duration = Duration::from_secs(3 * 60);
 
-/// Counts how often the server has rejected all writes. The server may become writable again within
-/// seconds, or a failover may replace it, but an existing session stays read-only. So connections
-/// of an earlier generation are never used again.
+/// Current generation of a store's connections. Connections of earlier generations are never used
+/// again.
+///
+/// A new generation begins each time the server rejects all writes. Within seconds, the server may
+/// accept writes again, or a failover may replace the server. However, existing sessions stay
+/// read-only.
 #[derive(Clone, Debug)]
 pub struct Generation {
     number: Arc<AtomicU64>,
     lifetime: Duration,
 }
 
-/// The time at which a connection was opened, and its generation.
+/// Stamp of a connection: the time at which the connection was opened, and its generation.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
     generation: u64,
@@ -33,7 +38,8 @@ pub struct Made {
 }
 
 impl Generation {
-    /// Creates the first generation. `lifetime` applies to the connections of all generations.
+    /// Creates the first generation. `lifetime` is the lifetime of connections in this generation
+    /// and all later ones.
     #[must_use]
     pub fn new(lifetime: Duration) -> Self {
         Self {
@@ -42,8 +48,8 @@ impl Generation {
         }
     }
 
-    /// Returns the current time and generation, to be recorded with a connection that is being
-    /// opened.
+    /// Returns the stamp of a connection that is opened now. The stamp contains the current time
+    /// and generation.
     #[must_use]
     pub fn made_now(&self) -> Made {
         Made {
@@ -53,7 +59,8 @@ impl Generation {
         }
     }
 
-    /// Ends the generation of a connection. Has no effect if that generation has already ended.
+    /// Ends the generation of the connection with the stamp `of`. Has no effect if this generation
+    /// has already ended.
     pub fn end(&self, of: Made) {
         let next = of.generation + 1;
         let _ =
@@ -63,27 +70,28 @@ impl Generation {
 }
 
 impl Made {
-    /// Returns when the connection was opened.
+    /// Returns the time at which the connection was opened.
     #[must_use]
     pub const fn at(self) -> Instant {
         self.at
     }
 
-    /// Returns whether a connection opened `now` would be of the same generation.
+    /// Returns whether this connection is of the same generation as a connection that is opened
+    /// now. `now` is the result of [`Generation::made_now`].
     #[must_use]
     pub const fn is_same_generation(self, now: Self) -> bool {
         self.generation == now.generation
     }
 
-    /// Returns whether the connection may still be used. `now` is the stamp of a connection opened
-    /// now.
+    /// Returns whether this connection may still be used: its generation has not ended, and its
+    /// lifetime is not over. `now` is the result of [`Generation::made_now`].
     #[must_use]
     pub fn is_good(self, now: Self) -> bool {
         self.is_same_generation(now) && now.at.duration_since(self.at) < self.lifetime
     }
 
-    /// Returns whether a connection that has been idle since `since` may still be used. `now` is as
-    /// for [`is_good`](Self::is_good).
+    /// Returns whether this connection may still be used after it has been idle since `since`.
+    /// `now` is the result of [`Generation::made_now`].
     #[must_use]
     pub fn is_fresh(self, since: Instant, now: Self) -> bool {
         self.is_good(now) && now.at.duration_since(since) < REST

@@ -1,12 +1,13 @@
-//! Handles jobs that another transaction has locked. For example, an application's transaction that
-//! linked new jobs to stored ones keeps the rows of the stored jobs locked until it ends.
+//! Handles jobs that another transaction has locked. For example, an application's transaction may
+//! link new jobs to stored jobs. The rows of the stored jobs are then locked until this transaction
+//! ends.
 //!
-//! A statement on many jobs does not wait long for a locked one. It gives up, and the store repeats
-//! it for the jobs that no other transaction has locked. The locked jobs are processed separately,
-//! or left to a later call.
+//! A statement on many jobs does not wait long for a locked job. The statement fails, and the store
+//! repeats the statement for the jobs that no other transaction has locked. The store processes the
+//! locked jobs separately, or leaves them to a later call.
 //!
-//! On SQL Server such a statement begins with `SET LOCK_TIMEOUT` and at its end restores the
-//! session's value. If an error ends it early, the lease restores the value.
+//! On SQL Server, such a statement begins with `SET LOCK_TIMEOUT`, and restores the previous value
+//! of the session at its end. If the statement fails earlier, the lease restores the value.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,12 +20,12 @@ use crate::failure::{Failure, Result};
 use crate::row;
 use crate::store::SqlStore;
 
-/// How long a statement or transaction on many jobs waits for a job that another transaction has
-/// locked.
+/// Maximum time that a statement or transaction on many jobs waits for a job that another
+/// transaction has locked.
 pub const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Returns `None` if the work gave up waiting for another transaction's lock, and its result
-/// otherwise.
+/// Returns `Ok(None)` if `done` is the failure of a call that waited too long for another
+/// transaction's lock. Otherwise, returns `done`.
 pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -33,16 +34,16 @@ pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Returns the error of a call that gave up waiting for a locked job. Its kind is `Timeout` because
-/// an immediate retry would not help.
+/// Builds the failure of a call that waited too long for a locked job. The kind of the failure is
+/// `Timeout`, because an immediate retry would not help.
 pub(crate) fn held_too_long() -> Failure {
     let text = "another open transaction has locked the row of a job";
     Failure::new(StoreErrorKind::Timeout, text)
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks, until this transaction ends, the jobs that no other transaction has locked, and
-    /// returns them.
+    /// Locks the given jobs until this transaction ends, except the jobs that another transaction
+    /// has locked. Returns the jobs that are now locked by this transaction.
     pub(crate) async fn lock_free(
         &self,
         lease: &mut D::Lease,

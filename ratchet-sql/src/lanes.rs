@@ -1,6 +1,8 @@
-//! Locks lanes, and maintains the places of jobs in them. A transaction that adds unfinished jobs
-//! to a lane or removes jobs from it locks the lane's row with one statement. It reads the lane
-//! with a later statement, which sees everything committed before the lock was acquired.
+//! Locks lanes, and maintains the places of jobs in lanes.
+//!
+//! A transaction that adds unfinished jobs to a lane, or removes jobs from a lane, first locks the
+//! row of the lane. A later statement of the transaction reads the lane. This statement sees
+//! everything that was committed before the lock was acquired.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +15,8 @@ use crate::failure::Result;
 use crate::row;
 use crate::store::SqlStore;
 
-/// A lane. Every call locks lanes in the order of this type.
+/// A lane, identified by its queue and its name. To avoid deadlocks, every call locks lanes in the
+/// order of this type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lane {
     queue: String,
@@ -29,12 +32,12 @@ impl Lane {
     }
 }
 
-/// Locked lanes, and the jobs that take places in them.
+/// Lanes that a call has locked, and the places in these lanes that the call has assigned to jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// Lanes in which jobs can take places.
+    /// Locked lanes in which the call may assign places to jobs.
     entered: LanePlaces<Lane>,
-    /// Lanes that jobs only leave.
+    /// Locked lanes from which the call only removes jobs.
     left: BTreeSet<Lane>,
     jobs: Vec<Uuid>,
     queues: Vec<String>,
@@ -43,8 +46,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Gives a job the next place in its lane, which must have been entered. Returns the state in
-    /// which the job waits.
+    /// Assigns the next place in a lane to a job. The lane must have been locked with
+    /// [`SqlStore::enter_lanes`]. Returns the state in which the job waits.
     pub(crate) fn take(&mut self, job: JobId, lane: Lane) -> JobState {
         let Some(place) = self.entered.take(&lane) else {
             return JobState::Pending;
@@ -58,8 +61,8 @@ impl Places {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Locks lanes in their order, waiting for other holders. `lanes` names a lane once for each
-    /// job that may take a place in it.
+    /// Locks lanes in order, and waits for other transactions that have locked them. `lanes`
+    /// contains a lane once for each job that may get a place in this lane.
     pub(crate) async fn enter_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -90,8 +93,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(places)
     }
 
-    /// Locks the lanes of those of these jobs that are unfinished, except lanes that another
-    /// transaction has locked. Returns the jobs whose lanes it locked.
+    /// Locks the lanes of the given jobs, and returns the jobs whose lanes are now locked. Skips
+    /// finished jobs, and lanes that another transaction has locked.
     pub(crate) async fn lock_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -106,7 +109,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok((locked, places))
     }
 
-    /// Returns the lane of each of these jobs that has one.
+    /// Returns the lane of each given job. Omits jobs that are in no lane.
     pub(crate) async fn lanes_of(
         &self,
         on: &mut impl Run<D>,
@@ -120,8 +123,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(lanes)
     }
 
-    /// Stores the places that jobs took, removes ended jobs from their lanes, and makes the new
-    /// heads claimable. Must be a transaction's last work on these lanes.
+    /// Stores the places that jobs have got in lanes, removes ended jobs from their lanes, and
+    /// makes the new heads of the lanes claimable. The transaction must not change these lanes
+    /// afterwards.
     pub(crate) async fn leave_lanes(
         &self,
         on: &mut impl Run<D>,
@@ -137,8 +141,8 @@ impl<D: Dialect> SqlStore<D> {
             ]))
             .await?;
         }
-        // If no job has ended, only a lane that was entered and is still empty needs work: its row
-        // is deleted.
+        // If no job has ended, only one case needs work: a lane was entered and is still empty. Its
+        // row is then deleted.
         if places.entered.has_empty() || !ended.is_empty() {
             let lanes = places.entered.lanes().chain(&places.left);
             let queues = column(lanes.clone(), |lane| &lane.queue);

@@ -61,8 +61,8 @@ pub use store::{SqlStore, too_late};
 pub use value::Value;
 pub use within::Savepoint;
 
-/// The tables whose rows each belong to one job. Idempotency keys and the archive outlive a job
-/// and are not listed.
+/// Tables in which each row belongs to one job. The tables of idempotency keys and archived jobs
+/// are not listed, because their rows remain when a job is deleted.
 #[doc(hidden)]
 pub const JOB_TABLES: [&str; 10] = [
     "jobs",

@@ -1,10 +1,12 @@
-//! Links and batches: what new jobs wait for, and how the end of a job affects others.
+//! Stores the links and batches of new jobs, and updates the jobs and batches that are affected by
+//! the end of a job.
 //!
-//! A transaction that decides links locks the children in one statement, in order of id. It reads
-//! their links with a later statement, which sees everything committed before the locks were
-//! acquired. A transaction that links new jobs to stored parents changes the parents' rows. So a
-//! concurrent transaction that ends a parent either waits for the linking one, or is visible to it.
-//! Batches are locked after all jobs.
+//! A transaction that decides links first locks the children with one statement, in order of id. A
+//! later statement reads the links of the children. This statement sees everything that was
+//! committed before the locks were acquired. A transaction that links new jobs to stored parents
+//! changes the rows of the parents. A concurrent transaction that ends a parent therefore either
+//! waits for the linking transaction, or has committed before and is visible to the linking
+//! transaction. Batches are locked after all jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,24 +22,25 @@ use crate::links_read::StoredLink;
 use crate::row;
 use crate::store::SqlStore;
 
-/// The links of the jobs of one enqueue. The parents that are already stored are locked.
+/// Links, signals and batches of the new jobs of one enqueue call. The parents that are already
+/// stored are locked.
 #[derive(Debug, Default)]
 pub(crate) struct Linked<'a> {
     links: NewLinks<'a>,
-    /// Stored parents that have ended.
+    /// Parents that were already stored and have ended.
     ended: Vec<Uuid>,
 }
 
 impl Linked<'_> {
-    /// Returns whether a new job waits for this one.
+    /// Returns whether a new job of the enqueue call waits for the given job.
     pub(crate) fn is_parent(&self, job: JobId) -> bool {
         self.links.is_parent(job)
     }
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Determines what the new jobs of an enqueue wait for. Locks the stored parents, so that they
-    /// cannot end before the transaction does.
+    /// Determines the links of the new jobs of an enqueue call. Locks the parents that are already
+    /// stored, so no other transaction can end these jobs before this transaction ends.
     pub(crate) async fn lock_parents<'a>(
         &self,
         on: &mut impl Run<D>,
@@ -66,8 +69,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Linked { links, ended })
     }
 
-    /// Stores the links, signals and batches of new jobs, whose own rows are already stored.
-    /// Decides the links whose outcome is already known.
+    /// Stores the links, signals and batches of new jobs. The new jobs themselves must already be
+    /// stored. Then decides each link whose condition is already met, or can no longer be met.
     pub(crate) async fn link(&self, on: &mut impl Run<D>, linked: Linked<'_>) -> Result<()> {
         let (sql, Linked { links, ended }) = (self.sql(), linked);
         let mut columns = (vec![], vec![], vec![], vec![], vec![]);
@@ -125,8 +128,8 @@ impl<D: Dialect> SqlStore<D> {
         self.follow(on, &ended, batches).await
     }
 
-    /// Locks the batches that new jobs wait for or join. Adds the joining jobs to the totals of
-    /// their batches. Returns the batches that new jobs wait for.
+    /// Locks the batches that new jobs wait for or join. Adds the number of joining jobs to the
+    /// total of each batch. Returns the batches that new jobs wait for.
     async fn lock_batches(
         &self,
         on: &mut impl Run<D>,
@@ -168,8 +171,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(batches.into_values().collect())
     }
 
-    /// Applies the effects that the ends of these jobs have on other jobs and on batches. `ended`
-    /// lists each job with its flags.
+    /// Updates the jobs and batches that are affected by the end of the given jobs. `ended`
+    /// contains each ended job with its flags.
     pub(crate) async fn follow_ends(
         &self,
         on: &mut impl Run<D>,
@@ -178,8 +181,9 @@ impl<D: Dialect> SqlStore<D> {
         self.follow(on, ended, Vec::new()).await
     }
 
-    /// Applies the effects that the ends of these jobs and the state of these locked batches have
-    /// on other jobs and batches.
+    /// Updates the jobs and batches that are affected by the end of the given jobs, or by the state
+    /// of the given batches. `ended` contains each ended job with its flags. The batches must be
+    /// locked.
     pub(crate) async fn follow(
         &self,
         on: &mut impl Run<D>,
@@ -246,7 +250,7 @@ impl<D: Dialect> SqlStore<D> {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        // Reads the links after the children are locked, so no other transaction changes them now.
+        // The children are locked at this point, so no other transaction changes their links.
         let children: Vec<Uuid> = waiting.keys().map(JobId::as_uuid).collect();
         let undecided = sql.undecided_links.query().bind(&children);
         for row in on.rows(undecided).await? {
@@ -260,8 +264,8 @@ impl<D: Dialect> SqlStore<D> {
                 });
             }
         }
-        // Drops the children without an open link: a concurrent transaction has decided all their
-        // links.
+        // Removes the children without an open link. A concurrent transaction has already decided
+        // all links of these children.
         waiting.retain(|_, child| !child.open.is_empty());
         Ok(waiting.into_values().collect())
     }
@@ -285,8 +289,8 @@ impl<D: Dialect> SqlStore<D> {
         }
         let ids: Vec<Uuid> = tallies.keys().copied().collect();
         if ids.len() > 1 {
-            // The counting statement may lock the batches in any order, so this statement locks
-            // them in order first.
+            // The statement `count_in_batches` may lock the batches in any order. So this statement
+            // first locks the batches in order.
             on.rows(sql.lock_batches.query().bind(&ids)).await?;
         }
         let column = |count: fn(&Tally) -> u64| -> Vec<i64> {

@@ -13,7 +13,8 @@ use crate::row;
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// Adds links, batches and signals to jobs for display.
+    /// Reads the links, batches and signals of the jobs `linked`, and adds them to the records in
+    /// `jobs`. Used to display jobs.
     pub(crate) async fn show_links(
         &self,
         on: &mut impl Run<D>,
@@ -54,7 +55,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Returns the links of each job, in order.
+    /// Returns the links of each job to its parents, in the order of `jobs`.
     pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let ids: Vec<Uuid> = jobs.iter().map(JobId::as_uuid).collect();
         let find = self.sql().links_of.query().bind(&ids);
@@ -66,8 +67,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(jobs.iter().map(of).collect())
     }
 
-    /// Returns up to `limit` links to a parent, from the children whose ids are greater than
-    /// `after`.
+    /// Returns at most `limit` links between a parent and its children, in order of the children's
+    /// ids. Returns only links of children whose ids are greater than `after`.
     pub(crate) async fn read_children(
         &self,
         parent: Parent,
@@ -84,7 +85,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns the links of these rows. Logs and skips those that cannot be read.
+/// Decodes the links in these rows. Logs and skips links whose conditions cannot be read.
 fn links(rows: &[impl Row]) -> Result<Vec<Link>> {
     let mut links = Vec::with_capacity(rows.len());
     for row in rows {
@@ -97,7 +98,8 @@ fn links(rows: &[impl Row]) -> Result<Vec<Link>> {
     Ok(links)
 }
 
-/// A row of `links_of`. If its condition cannot be read, the rest of the row still can.
+/// A link, as read from a row of the statement `links_of`. If only the condition cannot be read,
+/// `after` is an error and the other fields are valid.
 pub(crate) struct StoredLink {
     pub(crate) child: JobId,
     pub(crate) place: u32,
@@ -123,7 +125,7 @@ impl StoredLink {
     }
 }
 
-/// A row of `signals_of`.
+/// A signal that a job waits for, as read from a row of the statement `signals_of`.
 pub(crate) struct StoredSignal {
     pub(crate) job: JobId,
     pub(crate) wait: Result<SignalWait, InvalidInput>,
@@ -147,13 +149,14 @@ impl StoredSignal {
         })
     }
 
-    /// Returns whether the job still waits for the signal.
+    /// Returns whether the job is still waiting for the signal.
     pub(crate) const fn is_open(&self) -> bool {
         self.state == 0
     }
 }
 
-/// Reads the awaited signal of a row that begins with job, key and timeout.
+/// Decodes the signal that a job waits for. The first columns of the row must be the job, the key
+/// of the signal and the timeout.
 pub(crate) fn wait(row: &impl Row) -> Result<SignalWait, InvalidInput> {
     let missing = || InvalidInput::new("signal", "is missing");
     let key = row::name(row, 1, "signal")?.ok_or_else(missing)?;

@@ -14,11 +14,11 @@ use crate::failure::{Failure, Result as Inner};
 use crate::row;
 use crate::store::SqlStore;
 
-/// The maximum TTL, in milliseconds. It is longer than any lock needs, and adding it to a time
-/// twice does not overflow in the database.
+/// Maximum TTL of a lock, in milliseconds. Longer TTLs are shortened to this value. The database
+/// adds twice the TTL to a time, which must not overflow.
 const LONGEST: i64 = i64::MAX / 4;
 
-/// The expiry time that `move_expiry` stores for a released lock.
+/// Expiry time that the statement `move_expiry` stores for a released lock.
 const RELEASED: i64 = 0;
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl<D: Dialect> LockStore for SqlStore<D> {
         self.call("release", || async {
             let repeated = repeated.swap(true, Ordering::Relaxed);
             match self.move_expiry(name, owner, fence, None).await? {
-                // The first try may have released the lock before its answer was lost.
+                // The first call may have released the lock before its response was lost.
                 Fenced::Stale if repeated => {
                     Ok(Fenced::when(self.was_released(name, owner, fence).await?))
                 }
@@ -105,8 +105,9 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// Begins the transaction of a guarded write; returns `None` if the guard's tenure is over.
-    /// Otherwise no other owner can acquire the lock before the transaction ends. [guard.write]
+    /// Begins the transaction of a guarded write. Returns `None` if the guard's owner no longer
+    /// holds the lock that the guard names. Otherwise, no other owner can acquire the lock before
+    /// the transaction ends. [guard.write]
     pub(crate) async fn begin_guarded(
         &self,
         mut lease: D::Lease,
@@ -119,7 +120,8 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Returns whether the tenure of the guard still lasts; `true` if there is no guard.
+    /// Returns whether the guard's owner still holds the lock that the guard names. Returns `true`
+    /// if there is no guard.
     async fn is_tenure(&self, lease: &mut D::Lease, guard: Option<&Guard>) -> Inner<bool> {
         let Some(guard) = guard else {
             return Ok(true);
@@ -142,8 +144,8 @@ impl<D: Dialect> SqlStore<D> {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        // Does not use the connection for heartbeats and locks: any program may call this and drop
-        // the call midway, which closes the connection.
+        // Does not use the connection for heartbeats and locks. Any program may call this function
+        // and drop the call before it ends, which closes the connection.
         let mut lease = self.lease().await?;
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
@@ -157,8 +159,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(page.into_locks())
     }
 
-    /// Returns whether this tenure was the last one of the lock and ended by a release, not by
-    /// expiry.
+    /// Returns whether the owner has released the lock, and no owner has acquired the lock since
+    /// then. Returns `false` if the lock expired instead.
     async fn was_released(&self, name: &Name, owner: &Name, fence: Fence) -> Inner<bool> {
         let find = self.sql().find_lock.query().bind(name.as_str());
         let rows = self.live_for_lock().await?.rows(find).await?;
@@ -185,14 +187,14 @@ impl<D: Dialect> SqlStore<D> {
             .bind(owner.as_str())
             .bind(fence)
             .bind(ttl);
-        // A released lock is bound to no session.
+        // A released lock depends on no session.
         let renew = lease.bind_session(renew, ttl.is_some());
         let moved = lease.execute(renew).await?;
         Ok(Fenced::when(moved > 0))
     }
 }
 
-/// Reads a lock from a row of `find_lock` or `list_locks`.
+/// Decodes a lock from a row of the statement `find_lock` or `list_locks`.
 fn stored_lock(row: &impl Row) -> Inner<StoredLock> {
     let owner = row::name(row, 0, "owner")?;
     Ok(StoredLock {
@@ -202,14 +204,16 @@ fn stored_lock(row: &impl Row) -> Inner<StoredLock> {
     })
 }
 
-/// Reads a lock for display from a row of `find_lock` or `list_locks`.
+/// Decodes the public information about a lock from a row of the statement `find_lock` or
+/// `list_locks`.
 fn lock_info(row: &impl Row) -> Inner<LockInfo> {
     let mut info = stored_lock(row)?.info(row.try_get(3)?);
     info.holder_gone = info.holder.is_some() && row.try_get(4)?;
     Ok(info)
 }
 
-/// Reads a lock and its name from a row of `list_locks`.
+/// Decodes the name of a lock and the public information about the lock from a row of the statement
+/// `list_locks`.
 fn listed(row: &impl Row) -> Inner<(Name, LockInfo)> {
     let name = row::name(row, 5, "name")?;
     let name = name.ok_or_else(|| InvalidInput::new("name", "is missing"))?;

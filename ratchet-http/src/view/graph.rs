@@ -5,15 +5,15 @@ use serde::Serialize;
 
 use super::State;
 
-/// The dependency graph of a job: the jobs and batches that it waits for, and the jobs that wait
-/// for it, directly or indirectly.
+/// Dependency graph of a job: the jobs and batches that are connected to the job by links, directly
+/// or through other jobs and batches.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Graph {
-    /// The jobs and batches. The requested job is first.
+    /// Nodes of the graph: the jobs and batches. The job whose graph was requested is first.
     pub nodes: Vec<GraphNode>,
-    /// The links between them.
+    /// Edges of the graph: the links between the jobs and batches in `nodes`.
     pub edges: Vec<Edge>,
-    /// Whether jobs or batches may be missing because the limit was reached.
+    /// Whether jobs or batches may be missing, because the graph has reached its maximum size.
     pub truncated: bool,
 }
 
@@ -25,14 +25,15 @@ pub struct GraphNode {
     /// Whether this is a job or a batch.
     #[serde(rename = "type")]
     pub vertex: Vertex,
-    /// The kind of the job; null for a batch, or a job that no longer exists.
+    /// Kind of the job. Null for a batch, and for a job that no longer exists.
     pub kind: Option<String>,
-    /// The state of the job; null for a batch, or a job that no longer exists.
+    /// State of the job. Null for a batch, and for a job that no longer exists.
     pub state: Option<State>,
 }
 
 impl GraphNode {
-    /// Creates the node of a job. `known` is `None` if the job no longer exists.
+    /// Creates the node of a job. `known` contains the kind and the state of the job. It is `None`
+    /// if the job no longer exists.
     #[must_use]
     pub fn job(id: ratchet_core::JobId, known: Option<(&ratchet_core::Name, JobState)>) -> Self {
         Self {
@@ -65,18 +66,18 @@ pub enum Vertex {
     Batch,
 }
 
-/// One link: a job waits for a job or a batch.
+/// Link in a [`Graph`]: the job `to` waits for the job or batch `from`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Edge {
-    /// The job or batch that is waited for.
+    /// Id of the job or batch for which the job `to` waits.
     pub from: String,
-    /// The job that waits.
+    /// Id of the waiting job.
     pub to: String,
     /// How the job or batch `from` must end: `succeeded`, `failed`, `ended`, `result_is <pointer>`,
-    /// `failures_reach <n>` or `succeeded_at_least <percent>`; `other` for a condition that this
-    /// version does not know.
+    /// `failures_reach <n>` or `succeeded_at_least <percent>`. The value is `other` for a condition
+    /// that this version of Ratchet does not know.
     pub condition: String,
-    /// The state of the link.
+    /// Whether the condition is met.
     pub state: LinkState,
 }
 
@@ -94,8 +95,8 @@ impl From<&Link> for Edge {
     }
 }
 
-/// Returns the condition as a text. Leaves out the value that a result must equal, because results
-/// may be confidential.
+/// Returns the text of a condition, for [`Edge::condition`]. The text of `ResultIs` does not
+/// contain the expected result, because results may be confidential.
 fn condition(after: &After) -> String {
     let other = || "other".to_owned();
     match after {
@@ -119,11 +120,11 @@ fn condition(after: &After) -> String {
     }
 }
 
-/// The state of a link.
+/// Whether the condition of a link is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkState {
-    /// It is not decided yet whether the condition is met.
+    /// The condition is not met yet, and can still be met.
     Open,
     /// The condition is met.
     Met,

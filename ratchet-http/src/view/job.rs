@@ -6,90 +6,96 @@ use serde_json::value::RawValue;
 
 use super::{At, JobAction, Level, State, millis};
 
-/// A job, without payload, result and checkpoint.
+/// A job as it appears in lists: without its payload, result, checkpoint and signal payload.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Job {
     /// The id of the job.
     pub id: String,
-    /// The kind: the registered name of the job's type.
+    /// Kind of the job: the name under which the type of the job is registered.
     pub kind: String,
     /// The queue of the job.
     pub queue: String,
-    /// The lane of the job inside its queue.
+    /// Lane of the job inside its queue. Null if the job is in no lane.
     pub lane: Option<String>,
     /// The state of the job.
     pub state: State,
-    /// The stored priority.
+    /// Stored priority of the job, without the increase that comes from aging.
     pub priority: Level,
-    /// When the job is, or was, due.
+    /// Time at which the job is due, or was due.
     pub run_at: At,
-    /// When the job was enqueued.
+    /// Time at which the job was enqueued.
     pub created_at: At,
-    /// When the job ended; null if it has not.
+    /// Time at which the job ended. Null if the job has not ended.
     pub finished_at: Option<At>,
-    /// The number of attempts that ended. A snooze or a released claim does not count.
+    /// Number of attempts of the job that have ended. Snoozed attempts and released claims do not
+    /// count. The action `retry` resets this number to 0.
     pub attempts: u32,
-    /// How many attempts may fail before the job becomes a dead letter.
+    /// Maximum number of attempts. When this number of attempts has failed, the job becomes a dead
+    /// letter.
     pub max_attempts: u32,
-    /// The number of claims that were lost because their node died.
+    /// Number of claims that were lost in a crash, for example because their node died. The action
+    /// `retry` resets this number to 0.
     pub crash_count: u32,
-    /// The number of claims so far.
+    /// Number of times that the job was claimed.
     pub claim_seq: u64,
-    /// The node that runs the job.
+    /// Id of the node that runs the job. Null unless the job is running.
     pub node: Option<String>,
-    /// When the job was claimed; null unless it is running.
+    /// Time at which the job was claimed. Null unless the job is running.
     pub claimed_at: Option<At>,
-    /// Whether the job is running and a client has requested its cancellation.
+    /// Whether the job is running and its cancellation was requested.
     pub cancel_requested: bool,
-    /// The progress that the body last reported.
+    /// Progress that the body of the job last reported. Null if no body reported progress.
     pub progress: Option<Progress>,
-    /// The tags of the job.
+    /// Tags of the job, by which the job can be found.
     pub tags: Vec<String>,
-    /// The batch of the job.
+    /// Id of the batch that the job belongs to. Null if the job belongs to no batch.
     pub batch: Option<String>,
-    /// The unique key: at most one unfinished job has it.
+    /// Unique key of the job. At most one unfinished job can have a given unique key. Null if the
+    /// job has none.
     pub unique_key: Option<String>,
-    /// The idempotency key: at most one job ever has it.
+    /// Idempotency key of the job. At most one job can ever have a given idempotency key. Null if
+    /// the job has none.
     pub idempotency_key: Option<String>,
-    /// The capability that a node needs to run the job.
+    /// Capability that a node must have to run the job. Null if the job requires none.
     pub capability: Option<String>,
-    /// The resource of which the job needs a permit to run.
+    /// Name of the resource for which the job needs a permit to run. Null if the job needs no
+    /// permit.
     pub permit: Option<String>,
-    /// The recurring definition that created the job.
+    /// Recurring definition that created the job. Null if no definition created the job.
     pub recurring: Option<Origin>,
-    /// The signal that the job waits, or waited, for.
+    /// Signal that the job waits for, or has waited for. Null if the job waits for no signal.
     pub signal: Option<Signal>,
-    /// The error of the last failed attempt, as free text.
+    /// Error message of the last failed attempt. Null if there is none.
     pub last_error: Option<String>,
 }
 
-/// The progress that a body reported.
+/// Progress of a job, as reported by its body.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Progress {
     /// The progress in percent, from 0 to 100.
     pub percent: u8,
-    /// A message for people, as free text.
+    /// Message about the progress, for people to read.
     pub message: String,
 }
 
-/// The recurring definition that created a job.
+/// Recurring definition that created a job, and the slot of the job.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Origin {
-    /// The name of the definition.
+    /// Name of the recurring definition.
     pub name: String,
-    /// The slot that the job is for; null if the job was triggered by hand.
+    /// Slot for which the definition created the job. Null if the job was triggered by hand.
     pub slot_at: Option<At>,
 }
 
-/// The signal that a job waits for.
+/// Signal that a job waits for, or has waited for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Signal {
     /// The name of the signal.
     pub key: String,
-    /// The deadline of the signal.
+    /// Time until which the job waits for the signal.
     pub deadline_at: Option<At>,
-    /// When the signal was delivered; null if it was not.
+    /// Time at which the signal was delivered. Null if the signal was not delivered.
     pub delivered_at: Option<At>,
 }
 
@@ -145,7 +151,7 @@ impl From<&JobRecord> for Job {
 pub struct Jobs {
     /// The jobs, in the requested order.
     pub jobs: Vec<Job>,
-    /// The value of `after` for the next page; null on the last page.
+    /// Value of the query parameter `after` that requests the next page. Null on the last page.
     pub next: Option<String>,
 }
 
@@ -176,9 +182,9 @@ impl From<&JobPage> for Jobs {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hidden {
-    /// These fields are shown.
+    /// The payload, the result, the checkpoint and the signal payload are shown.
     No,
-    /// These fields are hidden.
+    /// The payload, the result, the checkpoint and the signal payload are hidden.
     Yes,
 }
 
@@ -186,46 +192,49 @@ pub enum Hidden {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct JobDetail {
-    /// The fields that listings also contain.
+    /// Fields of the job that lists of jobs also contain.
     #[serde(flatten)]
     pub job: Job,
-    /// The payload; missing if it is hidden.
+    /// Payload of the job. Missing if payloads are hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub payload: Option<Box<RawValue>>,
-    /// Whether payload, result, checkpoint and signal payload are hidden.
+    /// Whether the payload, the result, the checkpoint and the signal payload are hidden.
     pub payload_hidden: bool,
-    /// The version of the payload's format.
+    /// Version of the payload's format.
     pub payload_version: u32,
-    /// The size of the payload in bytes of JSON.
+    /// Size of the payload as JSON, in bytes.
     pub payload_bytes: usize,
-    /// The result; missing if there is none or it is hidden.
+    /// Result of the job. Missing if the job has no result, or if results are hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub result: Option<Box<RawValue>>,
-    /// The checkpoint for the next attempt; missing if there is none or it is hidden.
+    /// Checkpoint from which the next attempt starts. Missing if the job has no checkpoint, or if
+    /// checkpoints are hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub checkpoint: Option<Box<RawValue>>,
-    /// The payload of the signal; missing if no signal was delivered or it is hidden.
+    /// Payload of the delivered signal. Missing if no signal was delivered, or if payloads are
+    /// hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub signal_payload: Option<Box<RawValue>>,
-    /// The trace in which the job was enqueued.
+    /// Trace in which the job was enqueued. Null if the job was enqueued outside of a trace.
     pub trace: Option<Trace>,
-    /// The timeout of one attempt; null without one.
+    /// Maximum duration of one attempt, in milliseconds. Null if attempts have no timeout.
     pub timeout_ms: Option<u64>,
-    /// The time without a report after which a running body counts as stalled; null without a
-    /// limit.
+    /// Time after which a running body counts as stalled if it sends no report, in milliseconds.
+    /// Null if the job has no such limit.
     pub stall_timeout_ms: Option<u64>,
-    /// The retry policy.
+    /// Retry policy of the job.
     pub retry: Retry,
-    /// The actions that the present state allows.
+    /// Actions that are allowed in the current state of the job.
     pub actions: Vec<JobAction>,
 }
 
 impl JobDetail {
-    /// Creates the view of a job, with or without payload, result, checkpoint and signal payload.
+    /// Creates the view of a job. If `hidden` is [`Hidden::Yes`], the view has no payload, result,
+    /// checkpoint and signal payload.
     #[must_use]
     pub fn new(job: &JobRecord, hidden: Hidden) -> Self {
         let JobSpec { payload, .. } = &job.spec;
@@ -252,10 +261,10 @@ impl JobDetail {
     }
 }
 
-/// Returns stored JSON unchanged.
+/// Converts a stored JSON text to a raw JSON value, without changing the text.
 ///
-/// A text that is not valid JSON, which Ratchet never writes, becomes a JSON string, so that the
-/// job can still be shown.
+/// Ratchet stores only valid JSON. If the text is not valid nevertheless, this function returns it
+/// as a JSON string. The job can then still be shown.
 fn raw(text: &str) -> Box<RawValue> {
     let whole = RawValue::from_string(text.to_owned());
     whole
@@ -266,9 +275,10 @@ fn raw(text: &str) -> Box<RawValue> {
 /// The trace in which a job was enqueued, in the format of the W3C Trace Context headers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Trace {
-    /// The header `traceparent`: `00-<trace id>-<span id>-<flags>`.
+    /// Value of the header `traceparent`: `00-<trace id>-<span id>-<flags>`.
     pub traceparent: String,
-    /// The header `tracestate`, with data of tracing systems.
+    /// Value of the header `tracestate`, which contains data of tracing systems. Null if there is
+    /// no such header.
     pub tracestate: Option<String>,
 }
 
@@ -281,19 +291,21 @@ impl From<&TraceContext> for Trace {
     }
 }
 
-/// The retry policy of a job: whether and when another attempt follows a failed one.
+/// Retry policy of a job: the maximum number of attempts, and the delays between the attempts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Retry {
-    /// How many attempts may fail before the job becomes a dead letter.
+    /// Maximum number of attempts. When this number of attempts has failed, the job becomes a dead
+    /// letter.
     pub max_attempts: u32,
-    /// The backoff: `none`, `fixed`, `linear` or `exponential`.
+    /// Type of the backoff: `none`, `fixed`, `linear` or `exponential`.
     pub backoff: String,
-    /// The delay after the first failed attempt.
+    /// Delay after the first failed attempt, in milliseconds.
     pub delay_ms: u64,
-    /// The maximum delay; null without a maximum.
+    /// Maximum delay after a failed attempt, before jitter, in milliseconds. Null if the backoff
+    /// has no maximum.
     pub cap_ms: Option<u64>,
-    /// The jitter: the percentage by which a delay varies at random.
+    /// Jitter: maximum random change of each delay, up or down, in percent of the delay.
     pub jitter_percent: u8,
 }
 

@@ -13,19 +13,21 @@ pub struct Locks {
     pub locks: Vec<Lock>,
 }
 
-/// A named lock.
+/// A named lock and its owner.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Lock {
     /// The name of the lock.
     pub name: String,
-    /// The owner; null if the lock is free.
+    /// Owner of the lock. Null if the lock is free.
     pub owner: Option<String>,
-    /// The fencing token of the present or last owner.
+    /// Fencing token of the owner. If the lock is free, the fencing token of its last owner.
     pub fence: u64,
-    /// The time until the lock expires unless it is renewed; null if the lock is free.
+    /// Time until the lock expires if the owner does not renew it, in milliseconds. Null if the
+    /// lock is free.
     pub expires_in_ms: Option<u64>,
-    /// The time since the lock expired; null if it is held or was released.
+    /// Time since the lock expired, in milliseconds. Null if the lock is held, or if its last owner
+    /// released it.
     pub expired_for_ms: Option<u64>,
 }
 
@@ -44,22 +46,23 @@ impl Lock {
     }
 }
 
-/// The resources that have permits.
+/// All resources whose use is limited by permits.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Permits {
     /// The resources, sorted by name.
     pub permits: Vec<Permit>,
 }
 
-/// A resource that a limited number of running jobs may use at once.
+/// A resource that only a limited number of running jobs may use at once.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Permit {
     /// The name of the resource.
     pub resource: String,
-    /// The maximum number of permits that jobs hold at once.
+    /// Maximum number of jobs that may hold a permit of the resource at once.
     pub max: u32,
-    /// The number of running jobs that hold a permit. It may exceed `max` after `max` was lowered.
+    /// Number of running jobs that hold a permit of the resource. This number can exceed `max`
+    /// after `max` was lowered.
     pub held: u64,
 }
 

@@ -7,65 +7,70 @@ use super::{At, Counts, Job, Leader};
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Overview {
-    /// The present time by the database's clock.
+    /// Current time, by the database's clock.
     pub at: At,
-    /// When the nodes were read. The live nodes, running bodies, rates and leaders are as of this
-    /// time.
+    /// Time at which the nodes and leaders were last read. The fields `live_nodes`, `running`,
+    /// `capacity`, `rates` and `leaders` are as of this time.
     pub read_at: At,
-    /// Whether the data of the nodes is out of date, because the database does not respond.
+    /// Whether the data about nodes and leaders is out of date, because the database does not
+    /// respond.
     pub stale: bool,
-    /// The number of live nodes: those that have not ended and have not been silent for too long.
+    /// Number of live nodes. A node is live if it has not stopped and its last heartbeat is recent
+    /// enough.
     pub live_nodes: usize,
-    /// The number of bodies that the live nodes run.
+    /// Number of bodies that are running on the live nodes.
     pub running: u64,
-    /// The maximum number of bodies that the live nodes run at once.
+    /// Maximum number of bodies that the live nodes can run at once.
     pub capacity: u64,
-    /// The number of jobs by state at the last count; null before the first count.
+    /// Number of jobs in each state at the last count. Null before the first count.
     pub counts: Option<Counts>,
-    /// When the jobs were last counted; null before the first count.
+    /// Time at which the jobs were last counted. Null before the first count.
     pub counts_at: Option<At>,
-    /// How long the longest-overdue job has been due, without jobs in paused queues; null if no job
-    /// is due or if `due_at` is null.
+    /// How long the longest-overdue job has been due, in milliseconds. Jobs in paused queues do not
+    /// count. Null if no job is due, or if `due_at` is null.
     pub oldest_due_ms: Option<u64>,
-    /// When the due jobs were last read; null if it is not known which jobs are due or stranded.
+    /// Time at which the due jobs were last read. Null while it is not known which jobs are due.
     pub due_at: Option<At>,
-    /// The rates at which jobs end.
+    /// Rates at which jobs end.
     pub rates: Rates,
-    /// The history of the last two hours.
+    /// History of the cluster over the last two hours.
     pub series: Series,
     /// Due jobs that no node in the cluster can run.
     pub stranded: Vec<StrandedRoute>,
-    /// Whether jobs are due in queues that are not paused while no node is live. Readiness and the
-    /// gauge `ratchet_nothing_runs` use the same value. While it is not known which jobs are due,
-    /// the last value is kept until a node is live.
+    /// Whether jobs are due while no node is live. Jobs in paused queues do not count.
+    ///
+    /// The readiness probe and the gauge `ratchet_nothing_runs` use the same value. While it is not
+    /// known which jobs are due, the value does not change until a node is live.
     pub nothing_runs: bool,
-    /// One entry for each role.
+    /// Leaders of the roles: one entry for each role.
     pub leaders: Vec<Leader>,
-    /// The newest groups of equal dead letters; null before the first read.
+    /// Newest dead letters, grouped by kind, queue and error. Null before the dead letters are
+    /// first read.
     pub failures: Option<Vec<DeadLetters>>,
-    /// When the dead letters were last read; null before the first read.
+    /// Time at which the dead letters were last read. Null before the first read.
     pub failures_at: Option<At>,
 }
 
-/// A group of equal dead letters: they have the same kind, queue and error.
+/// A group of dead letters that have the same kind, queue and error.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct DeadLetters {
-    /// The newest job of the group.
+    /// Newest job of the group.
     #[serde(flatten)]
     pub newest: Job,
-    /// The size of the group among the newest 200 dead letters.
+    /// Number of jobs in the group. Only the newest 200 dead letters are counted.
     pub count: usize,
 }
 
 impl DeadLetters {
-    /// Creates a group of one dead letter.
+    /// Creates a group that contains only this dead letter.
     #[must_use]
     pub const fn one(newest: Job) -> Self {
         Self { newest, count: 1 }
     }
 
-    /// Returns whether a dead letter belongs to this group.
+    /// Returns whether a dead letter belongs to this group: whether it has the group's kind, queue
+    /// and error.
     #[must_use]
     pub fn are_like(&self, job: &Job) -> bool {
         let Job {
@@ -78,24 +83,24 @@ impl DeadLetters {
     }
 }
 
-/// The rates at which jobs end, summed over all live nodes. The rate of a node is measured between
-/// its last two heartbeats.
+/// Rates at which jobs end in the cluster. Each rate is the sum of the rates of all live nodes. The
+/// rate of a node is measured between its last two heartbeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Rates {
-    /// Jobs that succeeded or became dead letters, per second.
+    /// Number of jobs per second that succeeded or became dead letters.
     pub finished_per_s: f64,
-    /// Jobs that became dead letters, per second.
+    /// Number of jobs per second that became dead letters.
     pub failed_per_s: f64,
-    /// Failed attempts after which the job is tried again, per second.
+    /// Number of failed attempts per second after which Ratchet retries the job.
     pub retried_per_s: f64,
-    /// How long jobs whose bodies began had been due when they were claimed, on average; null if no
-    /// body began.
+    /// Average time from the due time of a job to its claim, in milliseconds, over the jobs whose
+    /// bodies began. Null if no body began.
     pub wait_ms: Option<u64>,
 }
 
 impl From<ratchet_core::throughput::Throughput> for Rates {
-    /// Rounds the rates to three decimal places.
+    /// Converts the rates, and rounds them to three decimal places.
     fn from(done: ratchet_core::throughput::Throughput) -> Self {
         let round = |rate: f64| (rate * 1_000.0).round() / 1_000.0;
         Self {
@@ -107,36 +112,39 @@ impl From<ratchet_core::throughput::Throughput> for Rates {
     }
 }
 
-/// A history of the cluster. Points are missing for times at which the database was unreachable.
+/// A history of the cluster, as a series of points. The history has no points for times at which
+/// the database was unreachable.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Series {
-    /// The time from one point to the next.
+    /// Time from one point to the next, in milliseconds.
     pub step_ms: u64,
-    /// The points, oldest first.
+    /// Points of the history, oldest first.
     pub points: Vec<Point>,
 }
 
-/// One point of a history.
+/// State of the cluster at one time in a [`Series`].
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Point {
-    /// The time of the point, by the database's clock.
+    /// Time of the point, by the database's clock.
     pub at: At,
-    /// The rates at that time.
+    /// Rates at which jobs ended at this time.
     #[serde(flatten)]
     pub rates: Rates,
-    /// The number of pending jobs at the last count; null if there was no count in the last 5
-    /// minutes.
+    /// Number of pending jobs at the last count before this time. Null if that count was more than
+    /// 5 minutes old.
     pub pending: Option<u64>,
-    /// The number of bodies that were running.
+    /// Number of bodies that were running at this time.
     pub running: u64,
-    /// How long the longest-overdue job had been due; 0 if no job was due, null if not known.
+    /// How long the longest-overdue job had been due, in milliseconds. 0 if no job was due. Null if
+    /// it was not known which jobs were due.
     pub overdue_ms: Option<u64>,
 }
 
 impl Point {
-    /// Creates a point without running bodies, at which the numbers of jobs are not known.
+    /// Creates a point with rates of 0, no running bodies, and unknown values for `pending` and
+    /// `overdue_ms`.
     #[must_use]
     pub fn new(at: At) -> Self {
         Self {
@@ -149,7 +157,8 @@ impl Point {
     }
 }
 
-/// Due jobs of one queue, kind and capability that no node in the cluster can run.
+/// Due jobs that no node in the cluster can run. The jobs have the same queue, kind and required
+/// capability.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct StrandedRoute {
@@ -157,9 +166,9 @@ pub struct StrandedRoute {
     pub queue: String,
     /// The kind of the jobs.
     pub kind: String,
-    /// The capability that the jobs require.
+    /// Capability that the jobs require. Null if the jobs require none.
     pub capability: Option<String>,
-    /// How long the longest-overdue job has been due.
+    /// How long the longest-overdue of these jobs has been due, in milliseconds.
     pub overdue_ms: u64,
 }
 

@@ -2,13 +2,13 @@ use ratchet_core::Fence;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The response of `/health`: the process is alive.
+/// Response of `/health`. The response shows that the process is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Health {
-    /// Always `ok`.
+    /// Status of the process, which is always `ok`.
     pub status: &'static str,
-    /// The version of Ratchet.
+    /// Version of Ratchet.
     pub version: &'static str,
 }
 
@@ -21,19 +21,19 @@ impl Default for Health {
     }
 }
 
-/// The response of `/ready`: whether this process should get work and traffic.
+/// Response of `/ready`: whether this process is ready for work and traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Readiness {
     /// Whether the process is ready.
     pub status: Ready,
-    /// The reasons why it is not ready; missing if there is none.
+    /// Reasons why the process is not ready. Missing if the process is ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<NotReady>,
 }
 
 impl Readiness {
-    /// Creates the response: ready if there are no reasons against it.
+    /// Creates the response. The process is ready if `reasons` is empty.
     #[must_use]
     pub const fn new(reasons: Vec<NotReady>) -> Self {
         let status = if reasons.is_empty() {
@@ -45,7 +45,7 @@ impl Readiness {
     }
 }
 
-/// The status in a [`Readiness`].
+/// Whether a process is ready, as reported in a [`Readiness`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ready {
@@ -60,40 +60,42 @@ pub enum Ready {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum NotReady {
-    /// The node was built, but its future is not running.
+    /// The node was built, but is not running: no call of its method `run_until` is in progress.
     NotRunning,
     /// The node has not joined the cluster yet.
     Joining,
-    /// The node finishes its running jobs and claims no more.
+    /// The node is draining: it finishes its running jobs and claims no more jobs.
     Draining,
     /// The node has shut down gracefully.
     Left,
-    /// The node was displaced by another node with its label, or stopped without a graceful
-    /// shutdown.
+    /// The node stopped without a graceful shutdown, or another node with the same label displaced
+    /// the node.
     Dead,
     /// The database does not respond.
     Database,
-    /// For at least 30 s, jobs have been due that no node in the cluster can run.
+    /// Jobs are due that no node in the cluster can run. This has been the case for at least 30 s.
     Stranded,
-    /// Jobs are due, and no node in the cluster is live, as in `nothing_runs` of the overview.
+    /// Jobs are due, and no node in the cluster is live. The overview reports the same in
+    /// `nothing_runs`.
     NothingRuns,
 }
 
-/// The response of `/leader`: whether the node of this process leads in a role.
+/// Response of `/leader`: whether the node of this process is the leader of a role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Leading {
-    /// The role.
+    /// Name of the role.
     pub role: String,
-    /// Whether the node leads, as far as the node itself can know.
+    /// Whether the node is the leader of the role, as far as the node knows.
     pub is_leader: bool,
-    /// The term of the node; missing unless it leads.
+    /// Fencing token of the node's term as leader. Missing if the node is not the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
 }
 
 impl Leading {
-    /// Creates the response: the node leads in this term, or does not lead if `term` is `None`.
+    /// Creates the response. `term` is the node's term as leader of the role, or `None` if the node
+    /// is not the leader.
     #[must_use]
     pub fn new(role: &str, term: Option<Fence>) -> Self {
         Self {

@@ -10,49 +10,54 @@ use super::{At, Level, millis};
 pub struct Recurrings {
     /// The definitions, sorted by name.
     pub recurring: Vec<RecurringJob>,
-    /// The value of `after` for the next page; null on the last page.
+    /// Value of the query parameter `after` that requests the next page. Null on the last page.
     pub next: Option<String>,
 }
 
-/// A recurring definition: a schedule and the job that it enqueues.
+/// A recurring definition: a schedule, and the job that Ratchet enqueues for each slot of the
+/// schedule.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Recurring")]
 #[non_exhaustive]
 pub struct RecurringJob {
     /// The name of the definition.
     pub name: String,
-    /// The kind of its jobs.
+    /// Kind of the definition's jobs.
     pub kind: String,
-    /// The queue of its jobs.
+    /// Queue of the definition's jobs.
     pub queue: String,
-    /// The priority of its jobs.
+    /// Priority of the definition's jobs.
     pub priority: Level,
-    /// The schedule: the cron expression, or an interval such as `every 90s`.
+    /// Schedule of the definition: a cron expression, or an interval such as `every 90s`.
     pub schedule: String,
-    /// The time zone of the cron expression.
+    /// Time zone of the cron expression. Null if the schedule is an interval.
     pub zone: Option<String>,
-    /// The interval; null for a cron expression.
+    /// Interval between two slots, in milliseconds. Null if the schedule is a cron expression.
     pub interval_ms: Option<u64>,
-    /// Whether the definition is paused: its slots are not fired.
+    /// Whether the definition is paused. No slots of a paused definition are fired.
     pub paused: bool,
-    /// Whether a program declares the definition. If false, a client created it at run time.
+    /// Whether a program declares the definition in its code. If false, a client created the
+    /// definition at run time.
     pub declared: bool,
-    /// The next slot; null if there is none. A paused definition does not fire it.
+    /// Next slot of the definition. Null if the definition has no more slots. The slot is not fired
+    /// while the definition is paused.
     pub next_at: Option<At>,
-    /// The last slot that was fired.
+    /// Last slot that was fired. Null if no slot was fired yet.
     pub last_at: Option<At>,
-    /// The policy for missed slots: `skip`, `fire_once` or `catch_up`.
+    /// Policy for missed slots: `skip`, `fire_once` or `catch_up`.
     pub misfire: String,
-    /// How many missed slots are fired; null unless the policy is `catch_up`.
+    /// Maximum number of missed slots that are fired. Null unless `misfire` is `catch_up`.
     pub catch_up: Option<u32>,
-    /// The overlap policy: with `skip`, a slot is skipped while the job of an earlier slot has not
-    /// ended; with `allow`, it is not.
+    /// Overlap policy. With `allow`, the jobs of different slots may run at the same time. With
+    /// `skip`, a slot is skipped while a job of an earlier slot has not ended.
     pub overlap: String,
-    /// The definition has no slots before this time.
+    /// Start of the schedule: the definition has no slots before this time. Null if the schedule
+    /// has no start.
     pub starts_at: Option<At>,
-    /// The definition has no slots after this time.
+    /// End of the schedule: the definition has no slots after this time. Null if the schedule has
+    /// no end.
     pub ends_at: Option<At>,
-    /// When the definition was created.
+    /// Time at which the definition was created.
     pub created_at: At,
 }
 

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// The job waits to be claimed. It is due now or later.
+    /// The job waits until it is due and a node claims it.
     Pending,
-    /// The job waits for its lane, for other jobs, or for a signal.
+    /// The job waits for earlier jobs in its lane, for other jobs or batches, or for a signal.
     Blocked,
     /// An operator paused the job.
     Paused,
@@ -23,12 +23,15 @@ pub enum State {
     Running,
     /// The job succeeded.
     Succeeded,
-    /// The job is a dead letter.
+    /// The job has failed and is a dead letter.
     Failed,
     /// The job was cancelled.
     Cancelled,
 }
 
+/// A `State` can be converted to and from a [`JobState`]. Its text is the name of the state in
+/// lower case.
+///
 /// ```
 /// use ratchet_core::JobState;
 /// use ratchet_http::view::State;
@@ -83,7 +86,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The number of jobs in each of the seven states, including states without jobs.
+/// Number of jobs in each of the seven states. States without jobs are included, with the number 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Counts(pub BTreeMap<State, u64>);
@@ -95,19 +98,19 @@ impl From<&StateCounts> for Counts {
     }
 }
 
-/// The stored priority of a job.
+/// Stored priority of a job, from level 0 (lowest) to level 4 (critical).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Level 0.
+    /// Level 0, the lowest priority.
     Lowest,
-    /// Level 1.
+    /// Level 1, a low priority.
     Low,
-    /// Level 2.
+    /// Level 2, the normal priority.
     Normal,
-    /// Level 3.
+    /// Level 3, a high priority.
     High,
-    /// Level 4.
+    /// Level 4, the highest priority.
     Critical,
 }
 
@@ -129,18 +132,22 @@ impl From<Priority> for Level {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum JobAction {
-    /// Make a dead letter pending again, with a fresh count of attempts.
+    /// Requeues a dead letter: the job waits to be claimed again, and its number of attempts is
+    /// reset to 0.
     Retry,
-    /// Cancel a job: at once if it waits, by a request to its handler if it is running.
+    /// Cancels a job. A waiting job is cancelled at once. If the job is running, its handler gets a
+    /// request to cancel the job.
     Cancel,
-    /// Pause a pending job.
+    /// Pauses a pending job.
     Pause,
-    /// Make a paused job pending again.
+    /// Makes a paused job pending again.
     Resume,
-    /// Delete an ended job, with its history.
+    /// Deletes an ended job and its history.
     Delete,
 }
 
+/// Names of the actions, and the actions that are allowed in each state.
+///
 /// ```
 /// use ratchet_core::JobState;
 /// use ratchet_http::view::JobAction;
@@ -171,7 +178,7 @@ impl JobAction {
         }
     }
 
-    /// Returns the actions that a job in this state allows.
+    /// Returns the actions that are allowed for a job in this state.
     #[must_use]
     pub fn legal(state: JobState) -> Vec<Self> {
         let means = |action: &Self| state.respond((*action).into()) != Response::Refuse;

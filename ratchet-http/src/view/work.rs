@@ -4,55 +4,60 @@ use serde::Serialize;
 
 use super::State;
 
-/// The outcome of an action on a job.
+/// Outcome of an action on one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Acted {
-    /// What the action did.
+    /// Effect of the action on the job.
     pub outcome: ActedOutcome,
-    /// The new state of the job; missing unless the outcome is `became`.
+    /// New state of the job. Missing unless `outcome` is `became`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
 }
 
-/// What an action did to a job.
+/// Effect of an action on a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ActedOutcome {
-    /// The job has a new state.
+    /// The action changed the state of the job.
     Became,
-    /// The job is running, and its node will get the request to cancel it.
+    /// The action requested the cancellation of a running job. The node that runs the job will
+    /// receive the request.
     CancelRequested,
-    /// The job was changed, but its state is the same.
+    /// The action changed the job, but not its state.
     Changed,
-    /// The job was deleted.
+    /// The action deleted the job.
     Deleted,
 }
 
-/// The outcome of an action on many jobs.
+/// Outcome of an action on many jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BulkDone {
-    /// The number of jobs that were changed or deleted.
+    /// Number of jobs that the action changed or deleted.
     pub changed: u64,
-    /// The number of running jobs whose nodes will get the request to cancel them.
+    /// Number of running jobs whose cancellation the action requested. The nodes that run these
+    /// jobs will receive the requests.
     pub cancel_requested: u64,
-    /// The number of dead letters that could not be retried because an unfinished job has their
-    /// unique key.
+    /// Number of dead letters that were not retried, because an unfinished job has the same unique
+    /// key.
     pub key_taken: u64,
-    /// The number of jobs selected by id that do not exist or whose state does not allow the
-    /// action. Jobs selected by a filter are skipped if their state does not allow it, and are not
-    /// counted.
+    /// Number of jobs that were selected by id, and that do not exist or are in a state that does
+    /// not allow the action.
+    ///
+    /// If the jobs were selected by a filter, this number is 0. Jobs whose state does not allow the
+    /// action are then skipped.
     pub refused: u64,
-    /// Whether the action was applied to all matching jobs. If false, the limit or the timeout was
-    /// reached first.
+    /// Whether the action was applied to all selected jobs. If false, the request first reached its
+    /// maximum number of jobs or its timeout.
     pub complete: bool,
-    /// The value of `after` for a request that continues; null if `complete` is true.
+    /// Value of the parameter `after` for a request that continues the action. Null if `complete`
+    /// is true.
     pub next: Option<String>,
 }
 
-/// Whether a request changed anything.
+/// Response to a request that sets a state, such as pausing a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Changed {
-    /// False if the requested state was in effect already.
+    /// Whether the request changed the state. False if the requested state was already in effect.
     pub changed: bool,
 }
 
@@ -64,12 +69,13 @@ impl From<store::Changed> for Changed {
     }
 }
 
-/// The job that a trigger of a recurring definition enqueued.
+/// Result of triggering a recurring definition by hand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Triggered {
-    /// The id of the job.
+    /// Id of the job that the trigger created. If `created` is false, the id of an earlier job of
+    /// the definition.
     pub job: String,
-    /// Whether the job is new. If false, an earlier job of the definition has not ended, and `job`
-    /// is its id.
+    /// Whether the trigger created a job. If false, an earlier job of the definition has not ended,
+    /// and the overlap policy of the definition allows only one unfinished job.
     pub created: bool,
 }

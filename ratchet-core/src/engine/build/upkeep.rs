@@ -58,11 +58,10 @@ impl NodeBuilder {
     /// # use std::sync::Arc;
     /// # use std::time::Duration;
     /// # use ratchet::{MemoryStore, Ratchet};
-    /// # fn main() -> Result<(), ratchet::BuildError> {
     /// # let store = Arc::new(MemoryStore::new());
     /// let ten_minutes = Duration::from_secs(600);
-    /// let node = Ratchet::builder(store).idle_interval(ten_minutes).build()?;
-    /// # Ok(()) }
+    /// let builder = Ratchet::builder(store).idle_interval(ten_minutes);
+    /// # drop(builder);
     /// ```
     pub fn idle_interval(mut self, interval: Duration) -> Self {
         let config = &mut self.config;
