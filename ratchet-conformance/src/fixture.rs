@@ -105,11 +105,8 @@ pub trait Vandal: Send + Sync {
     /// job. Purges, archive passes and selections of jobs by filter must still find the row.
     ///
     /// # Errors
-    /// Any error. The suite then fails the case. The default implementation always returns an
-    /// error.
-    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
-        Err(format!("the fixture cannot spoil the ended job {job}").into())
-    }
+    /// Any error. The suite then fails the case.
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError>;
 
     /// Makes a part of the stored recurring definition `name` unreadable, for example its schedule.
     /// Claims must still find the definition. The suite calls this method only for stores with
