@@ -1,5 +1,5 @@
-//! A batch: every row of a CSV file is a job, streamed in chunks, with a report when all have ended
-//! and an alarm as soon as too many were refused.
+//! A batch of jobs, one for each row of a CSV file. The jobs are enqueued in chunks. A report runs
+//! when all jobs have ended, and an alarm runs as soon as too many rows were refused.
 //!
 //! ```sh
 //! cargo run --release --example batch_import -- people.csv import.db
@@ -9,8 +9,8 @@
 //! a `name` and an `email`.
 //!
 //! If the program is killed and started again with the same file and database, it continues the
-//! batch, whose id it keeps beside the database, and stores no row twice. Without a database
-//! argument it starts from the beginning.
+//! batch, and stores no row twice. It keeps the id of the batch in a file next to the database.
+//! Without a database argument, the program starts from the beginning.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
 
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ use ratchet::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How many jobs an enqueue stores.
+/// Number of jobs that one call enqueues.
 const CHUNK: usize = 500;
-/// The number of refused rows that triggers an alarm while the import still runs.
+/// Number of refused rows at which the program sends an alarm, even if the import still runs.
 const TOO_MANY: u64 = 20;
 
-/// Imports one row.
+/// A job that imports one row of the CSV file.
 #[derive(Serialize, Deserialize)]
 struct Import {
     line: u64,
@@ -50,7 +50,7 @@ impl Job for Import {
     }
 }
 
-/// Reports the result of the import.
+/// A job that reports the result of the import.
 #[derive(Serialize, Deserialize)]
 struct Report {
     batch: String,
@@ -72,7 +72,7 @@ impl Job for Report {
     }
 }
 
-/// Sends an alarm.
+/// A job that sends an alarm.
 #[derive(Serialize, Deserialize)]
 struct Alarm;
 
@@ -105,7 +105,7 @@ async fn main() -> anyhow::Result<()> {
         .build()?;
     let client = node.client().clone();
 
-    // The file keeps the batch id from before the first job is stored until the import is complete.
+    // The file is written before the first job is stored, and removed when the import is complete.
     let kept = database.with_extension("batch");
     let batch = kept_id(&kept)?;
     client.open_batch(batch).await?;
@@ -157,7 +157,8 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the id of the batch in progress, or a new one.
+/// Returns the id of the batch in progress, which `file` contains. If `file` cannot be read,
+/// creates a new id and writes it to `file`.
 fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
     if let Ok(text) = std::fs::read_to_string(file) {
         return text
@@ -172,7 +173,8 @@ fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
     Ok(batch)
 }
 
-/// Enqueues a job for every row of the file, in chunks, and returns the number of rows.
+/// Enqueues a job for every row of the file, in chunks of [`CHUNK`] jobs. Returns the number of
+/// rows.
 async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<u64> {
     let mut reader = csv::Reader::from_path(file)
         .with_context(|| format!("{} cannot be read", file.display()))?;
@@ -205,7 +207,7 @@ async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<
     Ok(rows)
 }
 
-/// Shows the progress of the batch until it has ended.
+/// Prints the progress of the batch until the batch has ended.
 async fn watch(client: &Client, batch: BatchId) -> anyhow::Result<()> {
     loop {
         let stands = client.batch(batch).await?.context("the batch was purged")?;
@@ -228,7 +230,7 @@ async fn until_ended(client: &Client, job: ratchet::JobId) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Creates a file with rows, some of which are invalid.
+/// Creates a CSV file with sample rows, some of which are invalid. Returns the path of the file.
 fn sample(folder: &Path) -> anyhow::Result<PathBuf> {
     let path = folder.join("people.csv");
     let mut writer = csv::Writer::from_path(&path)?;

@@ -15,7 +15,7 @@ use ratchet::http::{Access, Api, Authorizer, Denied, Parts, prometheus, same_sec
 use ratchet::{Job, JobContext, JobResult, Node, Ratchet};
 use serde::{Deserialize, Serialize};
 
-/// Sends a mail, which occasionally fails.
+/// A job that sends a mail. Some of its attempts fail.
 #[derive(Serialize, Deserialize)]
 struct Mail {
     to: u32,
@@ -34,11 +34,12 @@ impl Job for Mail {
     }
 }
 
-/// Allows everyone to read, and clients with the password to act. The password is in the source
-/// here; a service would check its sessions, or read its secret from a file.
+/// Allows every client to read, and only clients with the password to perform actions. The password
+/// is part of this source file only because this is an example. A real service would check its
+/// sessions, or read its secret from a file.
 struct Password;
 
-/// The name `operator` and the password `operator`, as a browser sends them.
+/// `Authorization` header that a browser sends for the name `operator` and the password `operator`.
 const CREDENTIALS: &str = "Basic b3BlcmF0b3I6b3BlcmF0b3I=";
 
 #[async_trait::async_trait]
@@ -86,7 +87,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(served.await??)
 }
 
-/// Enqueues jobs, so that there is something to see.
+/// Enqueues a job every 300 ms, so that the dashboard has activity to show.
 async fn work(node: Node) -> anyhow::Result<()> {
     for to in 0.. {
         node.enqueue(Mail { to }.into_job()).await?;

@@ -13,7 +13,7 @@ use ratchet::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Sends a greeting.
+/// A job that sends a greeting.
 #[derive(Serialize, Deserialize)]
 struct Greet {
     name: String,
@@ -29,7 +29,7 @@ impl Job for Greet {
     }
 }
 
-/// Fetches a page that answers only after a few attempts.
+/// A job that fetches a page. Its first attempts fail, until the page answers.
 #[derive(Serialize, Deserialize)]
 struct Fetch {
     url: String,
@@ -125,7 +125,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until no job is waiting or running.
+/// Waits until all jobs have ended.
 async fn all_ended(client: &Client) {
     loop {
         tokio::time::sleep(Duration::from_millis(50)).await;

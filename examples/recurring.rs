@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The slots that ran, by report.
+/// The slots for which each report ran, by name of the report. `None` is a run without a slot.
 #[derive(Clone, Default)]
 struct Ran(Arc<Mutex<BTreeMap<String, Vec<Option<Timestamp>>>>>);
 
@@ -32,7 +32,7 @@ impl Ran {
     }
 }
 
-/// Writes a report.
+/// A job that writes a report.
 #[derive(Serialize, Deserialize)]
 struct Report {
     name: String,
@@ -63,8 +63,8 @@ fn report(name: &str) -> ratchet::NewJob {
     Report { name }.into_job()
 }
 
-/// Returns a node with a separate store, as another process would have. All nodes declare the same
-/// definitions.
+/// Returns a node with its own store, as a node in another process would have. All nodes declare
+/// the same recurring definitions.
 async fn node(url: &str, ran: &Ran) -> Result<Node> {
     let node = Ratchet::builder(ratchet::connect(url).await?)
         .register::<Report>()
@@ -79,7 +79,7 @@ async fn node(url: &str, ran: &Ran) -> Result<Node> {
                 .job(report("nightly"))
                 .named("nightly"),
         )
-        // This report runs every second. While one takes longer, its slots are skipped.
+        // This report runs every second. If a run takes longer, the slots during it are skipped.
         .recurring(
             Recurring::every(SECOND)
                 .overlap(Overlap::Skip)
@@ -169,7 +169,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Waits until this many reports with a name were written.
+/// Waits until the report with this name was written `count` times. Fails after 60 seconds.
 async fn wait_for(ran: &Ran, report: &str, count: usize) -> Result<()> {
     let written = async {
         while ran.of(report).len() < count {

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use ratchet::{Client, Ratchet};
 use tokio::sync::watch;
 
-/// Reads the configuration whenever its version changes, and passes it to the rest of the program.
+/// Reads the configuration file whenever its version changes, and sends the text to `current`.
 async fn follow(client: Client, file: &Path, current: watch::Sender<String>) -> Result<()> {
     let mut versions = client.watch("greeting")?;
     loop {

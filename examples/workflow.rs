@@ -12,7 +12,7 @@ use ratchet::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Inspects a photo and returns how many pixels it has.
+/// A job that inspects a photo. Returns the number of its pixels.
 #[derive(Serialize, Deserialize)]
 struct Inspect {
     photo: String,
@@ -30,7 +30,8 @@ impl Job for Inspect {
     }
 }
 
-/// Makes a smaller copy and returns how many pixels it has.
+/// A job that makes a smaller copy of the inspected photo. Returns the number of pixels of the
+/// copy.
 #[derive(Serialize, Deserialize)]
 struct Shrink {
     by: u64,
@@ -48,7 +49,7 @@ impl Job for Shrink {
     }
 }
 
-/// Publishes all copies on the page.
+/// A job that publishes all copies of the photo.
 #[derive(Serialize, Deserialize)]
 struct Publish;
 
@@ -65,7 +66,7 @@ impl Job for Publish {
     }
 }
 
-/// Notifies the photographer of a failure.
+/// A job that notifies the photographer of a failure.
 #[derive(Serialize, Deserialize)]
 struct Complain;
 
@@ -81,7 +82,7 @@ impl Job for Complain {
     }
 }
 
-/// Removes the uploaded photo, whether or not the workflow succeeded.
+/// A job that removes the uploaded photo, whether or not the workflow succeeded.
 #[derive(Serialize, Deserialize)]
 struct CleanUp;
 
@@ -94,7 +95,7 @@ impl Job for CleanUp {
     }
 }
 
-/// Returns the workflow for one photo, and the id of its last step.
+/// Returns the workflow for one photo, and the id of its last job.
 fn steps(photo: &str) -> (Workflow, JobId) {
     let flow = Workflow::new();
     let photo = photo.to_owned();
@@ -141,7 +142,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until no job is waiting or running.
+/// Waits until all jobs have ended.
 async fn all_ended(client: &Client) {
     loop {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

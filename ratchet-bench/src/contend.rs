@@ -11,14 +11,15 @@ use ratchet::{JobId, NodeId, Outcome as Ending, Settlement, SharedStore};
 use ratchet_bench::figures::Outcome;
 use tokio::task::JoinSet;
 
-/// Jobs per claim.
+/// Maximum number of jobs that one claim returns.
 const CLAIM: usize = 50;
 
-/// The shared counters of the claimers.
+/// Counters that all claimers share.
 #[derive(Default)]
 struct Tally {
     jobs: usize,
-    /// How many jobs may have been claimed by a node that has not received them yet.
+    /// Maximum number of jobs that claims in progress may have reserved without counting them in
+    /// `claimed` yet.
     on_their_way: usize,
     claimed: AtomicUsize,
     settled: AtomicUsize,
@@ -27,7 +28,8 @@ struct Tally {
     seen: Mutex<HashSet<JobId>>,
 }
 
-/// Claims and settles this many pending jobs, one claimer per store, until all are settled.
+/// Claims and settles `jobs` pending jobs. Starts one claimer per store, and returns when all jobs
+/// are claimed and settled.
 pub(crate) async fn run(stores: Vec<SharedStore>, jobs: usize) -> Result<Outcome> {
     let tally = Arc::new(Tally {
         jobs,

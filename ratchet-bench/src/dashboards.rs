@@ -17,17 +17,18 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// The page that an overview reads when it opens, and again after each `AGAIN`.
+/// Path that a dashboard requests when it opens, and again after each interval `AGAIN`.
 const READ: &str = "/api/overview";
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// The line that the watching process prints when every dashboard receives live updates.
+/// Line that the process of the dashboards prints when every dashboard receives live updates.
 const OPEN: &str = "open";
 
-/// The dashboards on a node. [`close`](Self::close) closes them; a drop kills their process.
+/// Simulated dashboards that watch one node. They run in a separate process. [`close`](Self::close)
+/// closes the dashboards. Dropping this value kills the process.
 pub(crate) struct Dashboards {
     process: Child,
-    /// The process ends when this pipe is closed.
+    /// Standard input of the process. The process ends when this pipe is closed.
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     shutdown: oneshot::Sender<()>,
@@ -35,8 +36,8 @@ pub(crate) struct Dashboards {
 }
 
 impl Dashboards {
-    /// Serves the HTTP API of the node on loopback, and waits until this many dashboards are open
-    /// on it.
+    /// Serves the HTTP API of the node on loopback, and starts the process of the dashboards.
+    /// Returns when `count` dashboards are open.
     pub(crate) async fn open(node: &Node, count: usize) -> Result<Self> {
         // All dashboards count as one client, which may use at most three quarters of the limit.
         let limits = Limits::default()
@@ -69,7 +70,8 @@ impl Dashboards {
         })
     }
 
-    /// Closes the dashboards. Returns the least number of live updates that any of them received.
+    /// Closes the dashboards and stops the HTTP API. Returns the smallest number of live updates
+    /// that any dashboard received.
     pub(crate) async fn close(mut self) -> Result<usize> {
         drop(self.input);
         let least = self.output.next_line().await?;
@@ -85,7 +87,8 @@ impl Dashboards {
     }
 }
 
-/// The address at which dashboards open, and their number.
+/// Arguments of the command `watch`: the address of the HTTP API, and the number of dashboards to
+/// open.
 #[derive(Args)]
 pub(crate) struct Watch {
     #[arg(long)]
@@ -95,7 +98,7 @@ pub(crate) struct Watch {
 }
 
 /// Opens dashboards, prints `OPEN`, and counts live updates until the standard input ends. Then
-/// prints the least number that any dashboard received.
+/// prints the smallest number of live updates that any dashboard received.
 pub(crate) async fn watch(options: &Watch) -> Result<()> {
     let (close, closed) = watch::channel(false);
     let open = (0..options.dashboards).map(|_| Dashboard::open(options.address));
@@ -115,14 +118,14 @@ pub(crate) async fn watch(options: &Watch) -> Result<()> {
     Ok(())
 }
 
-/// One open page.
+/// A simulated dashboard: the address of the HTTP API, and the stream of live updates.
 struct Dashboard {
     address: SocketAddr,
     updates: TcpStream,
 }
 
 impl Dashboard {
-    /// Reads the page once and subscribes to live updates.
+    /// Opens a dashboard: requests the overview once, and subscribes to live updates.
     async fn open(address: SocketAddr) -> Result<Self> {
         read_page(address).await?;
         let mut updates = TcpStream::connect(address).await?;
@@ -134,7 +137,8 @@ impl Dashboard {
         Ok(Self { address, updates })
     }
 
-    /// Returns how many live updates the dashboard received until it was closed.
+    /// Counts the live updates until the dashboard is closed, and returns their number. Requests
+    /// the overview again after each interval `AGAIN`.
     async fn watch(mut self, mut closed: watch::Receiver<bool>) -> Result<usize> {
         let mut events = 0;
         let mut again = tokio::time::interval(AGAIN);
@@ -167,7 +171,7 @@ async fn ask(stream: &mut TcpStream, path: &str, connection: &str) -> Result<()>
     Ok(stream.write_all(request.as_bytes()).await?)
 }
 
-/// Reads more of the stream. Returns how many live updates begin in it.
+/// Waits until at least one live update begins in the stream. Returns how many live updates began.
 async fn count_events(stream: &mut TcpStream) -> Result<usize> {
     let mut buffer = vec![0; 16_384];
     loop {

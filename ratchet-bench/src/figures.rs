@@ -4,73 +4,77 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The result of a run of `ratchet-bench`, which prints it as one line of JSON. Percentiles are in
-/// milliseconds. A figure that a scenario does not measure is 0 or absent.
+/// The result of one benchmark run. The program `ratchet-bench` prints the result as one line of
+/// JSON. A value that the scenario does not measure is 0 or `None`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outcome {
-    /// The library that was measured, or the floor.
+    /// The program that was measured: `ratchet`, or `floor` for the hand-written loop.
     pub peer: String,
     /// The name of the scenario.
     pub scenario: String,
-    /// The scheme of the database's URL.
+    /// The scheme of the database's URL, such as `postgres`.
     pub backend: String,
-    /// The number of jobs.
+    /// The number of jobs in the run.
     pub jobs: usize,
-    /// How many seconds the jobs took.
+    /// The duration of the run, in seconds.
     pub seconds: f64,
-    /// Jobs per second.
+    /// The number of jobs per second.
     pub jobs_per_s: f64,
-    /// The median latency.
+    /// The median latency, in milliseconds.
     pub p50_ms: f64,
-    /// The 95th percentile of the latencies.
+    /// The 95th percentile of the latencies, in milliseconds.
     pub p95_ms: f64,
-    /// The 99th percentile of the latencies.
+    /// The 99th percentile of the latencies, in milliseconds.
     pub p99_ms: f64,
-    /// The largest latency.
+    /// The largest latency, in milliseconds.
     pub max_ms: f64,
-    /// How many jobs did not run.
+    /// The number of jobs that did not run. In the scenario `enqueue`, the number of jobs that were
+    /// not stored.
     pub missing: usize,
-    /// How many jobs ran more than once.
+    /// The number of jobs that ran more than once.
     pub duplicates: usize,
-    /// How many claims were made.
+    /// The number of claim calls.
     pub claims: u64,
-    /// How many claims returned nothing although jobs were left, if the scenario counts these.
+    /// The number of claims that returned no jobs although jobs were left. `None` if the scenario
+    /// does not count such claims.
     pub empty_claims: Option<u64>,
-    /// How many calls of the store were made.
+    /// The number of calls to the store.
     pub store_calls: u64,
-    /// The least number of live updates that a dashboard received, if any were open.
+    /// The smallest number of live updates that any dashboard received. `None` if no dashboard was
+    /// open.
     pub events_per_dashboard: Option<usize>,
-    /// Bytes of the write-ahead log per job, if the server counts them.
+    /// The number of bytes written to the write-ahead log, per job. `None` if the server does not
+    /// count them.
     pub wal_bytes_per_job: Option<f64>,
-    /// Statements per job, if the server counts them.
+    /// The number of statements per job. `None` if the server does not count them.
     pub statements_per_job: Option<f64>,
 }
 
 impl Outcome {
-    /// Sets the number of jobs, the time they took, and their rate.
+    /// Sets the number of jobs, the duration of the run, and the number of jobs per second.
     pub fn timed(&mut self, jobs: usize, took: Duration) {
         self.jobs = jobs;
         self.seconds = took.as_secs_f64();
         self.jobs_per_s = per_second(jobs, took).round();
     }
 
-    /// Sets the percentiles and the maximum. They stay 0 if there are no latencies.
+    /// Sets the percentiles and the maximum of `latencies`. Sets them to 0 if `latencies` is empty.
     pub fn percentiles(&mut self, latencies: Vec<Duration>) {
         let millis = percentiles(latencies).unwrap_or_default();
         [self.p50_ms, self.p95_ms, self.p99_ms, self.max_ms] = millis;
     }
 }
 
-/// Returns the rate, in jobs per second, of `jobs` that took this time.
+/// Returns the number of jobs per second, if `jobs` jobs took the time `took`.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
 pub fn per_second(jobs: usize, took: Duration) -> f64 {
     jobs as f64 / took.as_secs_f64().max(f64::EPSILON)
 }
 
-/// Returns the 50th, 95th and 99th percentile and the maximum, in milliseconds, rounded to the
-/// microsecond. Returns `None` if there are no latencies.
+/// Returns the 50th, 95th and 99th percentile and the maximum of `latencies`, in milliseconds. The
+/// values are rounded to the microsecond. Returns `None` if `latencies` is empty.
 #[must_use]
 pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     latencies.sort_unstable();
@@ -85,7 +89,7 @@ pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     Some([50, 95, 99, 100].map(at))
 }
 
-/// Returns the median, or `None` if there are no values.
+/// Returns the median of `values`, or `None` if `values` is empty.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);

@@ -13,17 +13,17 @@ use tokio::time::Instant;
 
 use crate::figures::Outcome;
 
-/// The job that every measured program runs: a number and 64 bytes of text. Its body does nothing,
-/// unless the [`Ledger`] gives it work.
+/// The job that every benchmark runs. Its payload is a number and 64 bytes of text. Its body does
+/// nothing, or sleeps if the [`Ledger`] was created with [`with_work`](Ledger::with_work).
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Nothing {
-    /// The job's number in the [`Ledger`].
+    /// The number of the job in the [`Ledger`].
     pub n: usize,
     text: String,
 }
 
 impl Nothing {
-    /// Creates the job with this number.
+    /// Creates the job with the number `n`.
     #[must_use]
     pub fn number(n: usize) -> Self {
         Self {
@@ -51,8 +51,8 @@ impl Job for Nothing {
     }
 }
 
-/// Records which jobs ran, how often, and when. Jobs whose numbers are not below the size of the
-/// ledger are ignored.
+/// Records how often each job ran, when its enqueue returned, and when its body began. Ignores a
+/// job whose number is too large for the ledger.
 #[derive(Debug)]
 pub struct Ledger {
     clock: Clock,
@@ -60,7 +60,8 @@ pub struct Ledger {
     work: Duration,
 }
 
-/// The times of a job, in nanoseconds since the ledger was created; 0 means not yet.
+/// Data about one job: how often it ran, and two times in nanoseconds since the ledger was created.
+/// The time of an event is 0 until the event happens.
 #[derive(Debug, Default)]
 struct Entry {
     runs: AtomicU32,
@@ -69,14 +70,14 @@ struct Entry {
 }
 
 impl Ledger {
-    /// Creates a ledger for the jobs from 0 to `jobs`, exclusive.
+    /// Creates a ledger for the jobs with the numbers from 0 to `jobs - 1`.
     #[must_use]
     pub fn new(jobs: usize) -> Arc<Self> {
         Self::with_work(jobs, Duration::ZERO)
     }
 
-    /// Creates a ledger as [`new`](Self::new) does, and makes the body of each job sleep for this
-    /// time.
+    /// Creates a ledger in the same way as [`new`](Self::new). The body of each job sleeps for the
+    /// time `work`.
     #[must_use]
     pub fn with_work(jobs: usize, work: Duration) -> Arc<Self> {
         Arc::new(Self {
@@ -86,14 +87,14 @@ impl Ledger {
         })
     }
 
-    /// Records that the enqueue of job `n` returned.
+    /// Records that the enqueue of job `n` has returned.
     pub fn sent(&self, n: usize) {
         if let Some(job) = self.jobs.get(n) {
             job.sent.store(self.clock.nanos(), Ordering::Relaxed);
         }
     }
 
-    /// Records that the body of job `n` began.
+    /// Records that the body of job `n` has begun.
     pub fn began(&self, n: usize) {
         if let Some(job) = self.jobs.get(n) {
             job.began.store(self.clock.nanos(), Ordering::Relaxed);
@@ -101,8 +102,9 @@ impl Ledger {
         }
     }
 
-    /// Returns the time of each job from the return of its enqueue to the start of its body. It is
-    /// 0 if the body began before the enqueue returned.
+    /// Returns the start latency of each job whose body has begun: the time from the return of its
+    /// enqueue to the start of its body. The latency is 0 if the body began before the enqueue
+    /// returned.
     #[must_use]
     pub fn latencies(&self) -> Vec<Duration> {
         let read = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
@@ -111,7 +113,8 @@ impl Ledger {
         waits.map(Duration::from_nanos).collect()
     }
 
-    /// Counts the jobs that did not run, and those that ran more than once.
+    /// Counts the jobs that did not run, and the jobs that ran more than once. Stores both numbers
+    /// in `outcome`.
     pub fn judge(&self, outcome: &mut Outcome) {
         let runs = || self.jobs.iter().map(|job| job.runs.load(Ordering::Relaxed));
         outcome.missing = runs().filter(|runs| *runs == 0).count();
@@ -119,12 +122,12 @@ impl Ledger {
     }
 }
 
-/// Measures the time since its start.
+/// A stopwatch.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
 
 impl Clock {
-    /// Starts a clock.
+    /// Starts a stopwatch.
     #[must_use]
     pub fn start() -> Self {
         Self(monotonic())
@@ -136,30 +139,32 @@ impl Clock {
         monotonic() - self.0
     }
 
-    /// Returns the nanoseconds since the start, at least 1.
+    /// Returns the nanoseconds since the start. Returns at least 1, because a [`Ledger`] uses 0 for
+    /// events that have not happened yet.
     fn nanos(self) -> u64 {
         let nanos = self.elapsed().as_nanos();
         u64::try_from(nanos).unwrap_or(u64::MAX).max(1)
     }
 }
 
-/// How many jobs are enqueued, and how.
+/// The parameters for enqueueing a number of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Enqueue {
-    /// The number of jobs.
+    /// The total number of jobs.
     pub jobs: usize,
-    /// How many jobs each call enqueues.
+    /// The number of jobs that each call enqueues.
     pub batch: usize,
-    /// How many calls run at the same time.
+    /// The number of calls that run at the same time.
     pub producers: usize,
 }
 
 impl Enqueue {
-    /// Enqueues the jobs that `job` creates from their numbers. Calls `done` with the size of each
-    /// batch once that batch is durable. Returns the time that each call took.
+    /// Enqueues the jobs with the numbers from 0 to `self.jobs - 1`. `job` creates each job from
+    /// its number. When a call has stored its jobs durably, passes their number to `done`. Returns
+    /// the time that each call took.
     ///
     /// # Errors
-    /// The first failed call; the other calls are dropped.
+    /// The error of the first call that fails. The other calls are then dropped.
     ///
     /// # Panics
     /// If `job` or `done` panics.
@@ -199,11 +204,13 @@ impl Enqueue {
     }
 }
 
-/// Enqueues one job at each tick of `pace`, whether or not the earlier calls have returned, and
-/// records in the ledger when each call returns.
+/// Enqueues one job at each interval `pace`, without waiting for earlier calls. Records in the
+/// ledger when each call returns. `job` creates each job from its number. Calls `done` with 1 after
+/// each start of a call.
 ///
 /// # Errors
-/// The first failed call; the other calls are dropped.
+/// The error of a failed call. After the failure, the function starts no further calls, and waits
+/// until the other calls have ended.
 ///
 /// # Panics
 /// If `job` or `done` panics.
@@ -237,8 +244,8 @@ pub async fn enqueue_at(
     ended
 }
 
-/// Waits for calls whose results are no longer needed, because a dropped call could still store its
-/// job.
+/// Waits until all calls have ended, and ignores their results. The calls are not dropped, because
+/// a dropped call could still store its job later.
 async fn all_ended(calls: &mut JoinSet<Result<(), StoreError>>) {
     while calls.join_next().await.is_some() {}
 }
@@ -253,12 +260,12 @@ fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
     }
 }
 
-/// The error of [`wait_for`] if no job has ended for too long.
+/// The error of [`wait_for`] if no further job ends in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// How many jobs have ended.
+    /// The number of jobs that have ended.
     pub finished: usize,
-    /// How many jobs were expected to end.
+    /// The number of jobs that were expected to end.
     pub jobs: usize,
 }
 
@@ -270,10 +277,11 @@ impl fmt::Display for Stuck {
 
 impl std::error::Error for Stuck {}
 
-/// Waits until `jobs` jobs have ended; `finished` returns how many have.
+/// Waits until `jobs` jobs have ended. Repeatedly calls `finished`, which returns the number of
+/// jobs that have ended so far.
 ///
 /// # Errors
-/// An error of `finished`, or [`Stuck`] if no job ends for the time `longest`.
+/// The error of `finished`. [`Stuck`] if no further job ends within the time `longest`.
 pub async fn wait_for<E: From<Stuck>>(
     jobs: usize,
     longest: Duration,

@@ -28,23 +28,27 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Scenario {
-    /// Enqueue jobs from several producers, until all are durable
+    /// Enqueue jobs from several producers, until all jobs are durable
     Enqueue(Options),
-    /// Run preloaded no-op jobs, until every completion is durable
+    /// Run jobs that were stored before the measurement and do nothing, until every completion is
+    /// durable
     Drain(Options),
     /// Enqueue at a fixed rate, and measure the time from the return of the enqueue to the
     /// handler's start
     Latency(Options),
-    /// Measure claims of 50 jobs with a backlog of mixed priorities, with aging on
+    /// Measure how long a claim of 50 jobs takes, with aging and a backlog of mixed priorities
     Claim(Options),
-    /// Repeatedly claim and settle 50 jobs, by this many claimers (--nodes) at once
+    /// Claim and settle jobs, 50 at a time, from several concurrent claimers (their number is
+    /// --nodes)
     Contend(Options),
-    /// Run one node on which this many definitions (--jobs) fire every second, and measure the time
-    /// from each slot to the handler's start
+    /// Run one node with recurring definitions that fire every second (their number is --jobs), and
+    /// measure the time from each slot to the handler's start
     Recurring(Options),
-    /// Run many nodes, idle or at a fixed rate of jobs, and count what they cost the server
+    /// Run many nodes, idle or with jobs at a fixed rate, and measure the load on the database
+    /// server
     Cluster(cluster::Options),
-    /// Open the dashboards of a run; the run starts this command as a separate process
+    /// Simulate dashboards that watch a node; a benchmark run starts this command as a separate
+    /// process
     #[command(hide = true)]
     Watch(dashboards::Watch),
 }
@@ -54,61 +58,62 @@ struct Options {
     /// The program to measure
     #[arg(long, value_enum, default_value = "ratchet")]
     peer: Peer,
-    /// The URL of an empty database, or of a server with --fresh: memory:, sqlite://FILE,
-    /// postgres://…, sqlserver://… or mongodb://…
+    /// The URL of an empty database, or with --fresh the URL of a database server: memory:,
+    /// sqlite://FILE, postgres://…, sqlserver://… or mongodb://…
     #[arg(long)]
     url: String,
-    /// Jobs to enqueue or to drain
+    /// Number of jobs to enqueue, drain or contend for; number of definitions (recurring)
     #[arg(long, default_value_t = 100_000)]
     jobs: usize,
-    /// Concurrent producers
+    /// Number of concurrent producers
     #[arg(long, default_value_t = 8)]
     producers: usize,
-    /// Jobs per enqueue call
+    /// Number of jobs per enqueue call
     #[arg(long, default_value_t = 1)]
     batch: usize,
-    /// Concurrent bodies per node
+    /// Maximum number of bodies that run at once on each node
     #[arg(long, default_value_t = 32)]
     concurrency: usize,
     /// Number of nodes
     #[arg(long, default_value_t = 1)]
     nodes: usize,
-    /// Jobs per second
+    /// Number of jobs to enqueue per second (latency)
     #[arg(long, default_value_t = 200)]
     rate: u32,
-    /// Seconds of load
+    /// Duration of the load, in seconds (latency, recurring)
     #[arg(long, default_value_t = 10)]
     seconds: u32,
-    /// Enqueue without waking any node, so that only polling finds the jobs (latency)
+    /// Enqueue without sending wakeups, so that nodes find jobs only by polling (latency)
     #[arg(long)]
     unheard: bool,
-    /// Enqueue from a client that belongs to no node (latency)
+    /// Enqueue with a client that does not belong to a node (latency)
     #[arg(long)]
     outside: bool,
-    /// Pending jobs before claims are measured
+    /// Number of jobs to enqueue before claims are measured (claim)
     #[arg(long, default_value_t = 1_000)]
     backlog: usize,
-    /// Distribute the jobs over this many lanes (claim, drain); only the head of each lane is
-    /// pending
+    /// Number of lanes over which to distribute the jobs, or 0 for no lanes; only the first job of
+    /// each lane is pending (claim, drain, contend)
     #[arg(long, default_value_t = 0)]
     lanes: usize,
-    /// Put the jobs into one batch, and run one more job after it (drain)
+    /// Put the jobs into one batch, and run one more job after the batch has ended (drain)
     #[arg(long)]
     in_batch: bool,
-    /// Let each job need a permit of a resource that has this many; 0 means none (drain)
+    /// Number of permits of a resource that each job needs to run, or 0 for no permits (drain)
     #[arg(long, default_value_t = 0)]
     permits: u32,
-    /// Milliseconds that each body sleeps (drain)
+    /// Time that each body sleeps, in milliseconds (drain)
     #[arg(long, default_value_t = 0)]
     work_ms: u64,
     /// Create a database on the server for this run, and drop it at the end (PostgreSQL, SQL
     /// Server, MongoDB)
     #[arg(long)]
     fresh: bool,
-    /// Count the statements; requires --fresh, and a server that has loaded pg_stat_statements
+    /// Count the SQL statements; requires --fresh, and a PostgreSQL server that has loaded
+    /// pg_stat_statements
     #[arg(long, requires = "fresh")]
     count: bool,
-    /// Open this many dashboards on the first node, in a separate process (drain, latency)
+    /// Number of dashboards to open on the first node, in a separate process (drain, latency)
     #[arg(long, default_value_t = 0)]
     dashboards: usize,
     /// Keep a REPEATABLE READ transaction open during the run (PostgreSQL)
@@ -118,9 +123,9 @@ struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Peer {
-    /// This library, with its defaults
+    /// This library, with its default settings
     Ratchet,
-    /// A loop written by hand with the driver alone
+    /// A hand-written loop that uses only the database driver
     Floor,
 }
 

@@ -7,7 +7,7 @@ use ratchet_bench::load::Clock;
 
 use crate::server::Counters;
 
-/// The clock of a run, and the counters of its database server.
+/// Measures the duration of a run, and its cost for the database server.
 pub(crate) struct Meter {
     counters: Option<Counters>,
     clock: Clock,
@@ -20,7 +20,7 @@ impl Meter {
         Ok(Self { counters, clock })
     }
 
-    /// Records the end of a run of this many jobs.
+    /// Ends the measurement of a run with `jobs` jobs, and stores the results in `outcome`.
     pub(crate) async fn stop(self, outcome: &mut Outcome, jobs: usize) -> Result<()> {
         outcome.timed(jobs, self.clock.elapsed());
         if let Some(counters) = self.counters {
@@ -34,7 +34,7 @@ impl Meter {
     }
 }
 
-/// Returns a progress bar on stderr, hidden if that is not a terminal.
+/// Returns a progress bar on stderr. The bar is hidden if stderr is not a terminal.
 pub(crate) fn progress(what: &'static str, total: usize) -> ProgressBar {
     let bar = ProgressBar::new(total as u64);
     let style = ProgressStyle::with_template("{msg:10} {bar:40} {pos}/{len} {per_sec} {eta}");

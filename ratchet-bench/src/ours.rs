@@ -19,15 +19,15 @@ use crate::dashboards::Dashboards;
 use crate::measure::{Meter, progress};
 use crate::recurring;
 
-/// Jobs per call when preloading.
+/// Number of jobs per call, when jobs are enqueued before the measurement.
 const LOAD: usize = 500;
-/// Jobs per measured claim.
+/// Maximum number of jobs that each measured claim returns.
 const CLAIM: usize = 50;
-/// How many claims are measured.
+/// Number of claims to measure.
 const CLAIMS: usize = 200;
-/// The resource whose permits jobs need.
+/// Name of the resource whose permits the jobs need.
 const RESOURCE: &str = "bench";
-/// How long a drain may make no progress before it fails.
+/// Time without progress after which the benchmark fails.
 const STUCK: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
@@ -75,7 +75,7 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Opens one store per node, as separate processes would. An in-memory store is shared.
+/// Opens one store per node, as nodes in separate processes would. In-memory nodes share one store.
 async fn connect(options: &Options) -> Result<Vec<SharedStore>> {
     let mut stores = vec![ratchet::connect(&options.url).await?];
     while stores.len() < options.nodes {
@@ -87,10 +87,10 @@ async fn connect(options: &Options) -> Result<Vec<SharedStore>> {
     Ok(stores)
 }
 
-/// Nodes that share a ledger, and run from their start until they are stopped.
+/// The nodes of a run, which record their jobs in the same ledger.
 struct Nodes {
     nodes: Vec<Node>,
-    /// The dashboards that watch the first node, if there are any.
+    /// The dashboards that watch the first node. `None` if the run has no dashboards.
     dashboards: Option<Dashboards>,
     tasks: JoinSet<Result<(), ratchet::RunError>>,
     stop: tokio::sync::watch::Sender<bool>,
@@ -142,7 +142,7 @@ impl Nodes {
         usize::try_from(finished).unwrap_or(usize::MAX)
     }
 
-    /// Waits until this many jobs have ended.
+    /// Waits until the nodes have finished `jobs` jobs in total. Fails if a node stops before that.
     async fn wait_for(&mut self, jobs: usize) -> Result<()> {
         let bar = progress("drain", jobs);
         wait_for(jobs, STUCK, || {
@@ -250,7 +250,7 @@ async fn contend(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
 async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
     let now = store.nodes().database_time().await?;
-    // The jobs are up to four hours overdue, so that aging mixes the levels.
+    // The jobs are up to four hours overdue, so that aging mixes the priorities.
     load(&client, options.backlog, options.lanes, move |n, job| {
         let late = Duration::from_secs((n as u64 * 7_919) % 14_400);
         job.priority(Priority::ALL[n % 5]).run_at(now - late)
@@ -286,7 +286,8 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Enqueues `count` jobs before the measurement, distributed over this many lanes if there are any.
+/// Enqueues `count` jobs before the measurement. Distributes them over `lanes` lanes if `lanes` is
+/// not 0.
 async fn load(
     client: &Client,
     count: usize,

@@ -7,13 +7,13 @@ use ratchet::sqlserver::{DriverConnection, SqlServerStore};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-/// Returns whether the URL names a server whose counters can be read.
+/// Returns whether the URL names a PostgreSQL server. The benchmark can read the counters of such
+/// servers only.
 fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
-/// Returns whether the URL names a MongoDB. Its counters are not read, because they do not
-/// distinguish the runs.
+/// Returns whether the URL names a MongoDB server.
 fn is_mongodb(url: &str) -> bool {
     url.starts_with("mongodb://") || url.starts_with("mongodb+srv://")
 }
@@ -22,7 +22,7 @@ fn is_sqlserver(url: &str) -> bool {
     url.starts_with("sqlserver://") || url.starts_with("mssql://")
 }
 
-/// A new database on a server, for one run.
+/// A new database on a server, for one run. The program drops the database after the run.
 pub(crate) struct Fresh {
     admin: Admin,
     name: String,
@@ -30,7 +30,8 @@ pub(crate) struct Fresh {
     pub(crate) url: String,
 }
 
-/// The connection that created the database and drops it.
+/// Connection to the server. It creates the database before the run, and drops the database after
+/// the run.
 enum Admin {
     Postgres(PgConnection),
     MongoDb(mongodb::Client),
@@ -80,7 +81,8 @@ impl Fresh {
     }
 }
 
-/// Drops a database to which connections of the run may still be closing.
+/// Drops the database of a run. Retries for up to 10 seconds, because connections of the run may
+/// still be closing.
 async fn drop_on_sqlserver(server: &mut DriverConnection, name: &str) -> Result<()> {
     const TRIES: usize = 100;
     let alone = alter(name, "SINGLE_USER WITH ROLLBACK IMMEDIATE");
@@ -107,7 +109,8 @@ async fn create_on_sqlserver(url: &str, name: &str) -> Result<DriverConnection> 
     Ok(server)
 }
 
-/// Returns the statement that changes a setting of a database. On Babelfish it has no effect.
+/// Returns the SQL that changes a setting of a SQL Server database. On Babelfish, the SQL has no
+/// effect.
 fn alter(name: &str, setting: &str) -> String {
     format!(
         "IF SERVERPROPERTY('BabelfishVersion') IS NULL EXEC(N'ALTER DATABASE {name} SET {setting}');"
@@ -145,7 +148,7 @@ async fn create_on_postgres(
     Ok(server)
 }
 
-/// Returns the URL with another database name.
+/// Returns the URL with its database name replaced by `name`.
 fn with_database(url: &str, name: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
@@ -154,27 +157,28 @@ fn with_database(url: &str, name: &str) -> Option<String> {
     Some(format!("{scheme}://{host}/{name}{question}{options}"))
 }
 
-/// Reads the counters of a server.
+/// A connection that reads the counters of a server, and the counters before the run.
 pub(crate) struct Counters {
     connection: PgConnection,
     before: Reading,
 }
 
-/// The counters at one time.
+/// Counters of a server at one time.
 struct Reading {
     wal_bytes: i64,
-    /// Present if pg_stat_statements is counting in this database.
+    /// The number of statements so far. `None` if the database does not have the extension
+    /// pg_stat_statements.
     statements: Option<i64>,
 }
 
-/// The server's cost of a run.
+/// The work that a run caused on the server.
 pub(crate) struct Cost {
     pub(crate) wal_bytes: i64,
     pub(crate) statements: Option<i64>,
 }
 
 impl Counters {
-    /// Reads the counters. Returns `None` for a server that has none.
+    /// Reads the counters before a run. Returns `None` if the server is not PostgreSQL.
     pub(crate) async fn start(url: &str) -> Result<Option<Self>> {
         if !is_postgres(url) {
             return Ok(None);
@@ -222,7 +226,8 @@ impl Reading {
     }
 }
 
-/// Opens a transaction whose snapshot keeps vacuum from removing any row, until it is dropped.
+/// Opens a transaction with a snapshot. Until the returned connection is dropped, vacuum cannot
+/// remove rows that are deleted after the start of the transaction.
 pub(crate) async fn hold_snapshot(url: &str) -> Result<PgConnection> {
     let mut connection = PgConnection::connect(url).await?;
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";

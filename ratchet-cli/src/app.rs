@@ -7,7 +7,7 @@ use crate::args::Global;
 use crate::exit::Failure;
 use crate::output::Output;
 
-/// The context of a command.
+/// The output and the global options, which every command receives.
 pub(crate) struct App {
     pub(crate) out: Output,
     global: Global,
@@ -19,8 +19,8 @@ impl App {
         Self { out, global }
     }
 
-    /// Returns a loader of the configuration from the file, the environment and the command line,
-    /// which overrides both.
+    /// Returns a loader of the configuration. The loader reads the configuration file and the
+    /// environment. Options on the command line override both.
     fn loader(&self) -> Loader {
         let mut loader = Config::loader();
         if let Some(file) = &self.global.config {
@@ -32,8 +32,8 @@ impl App {
         loader
     }
 
-    /// Loads the configuration and checks it as far as is possible without the database, including
-    /// the settings that are specific to the backend.
+    /// Loads and checks the configuration, including the settings that are specific to one backend.
+    /// Does not connect to the database.
     pub(crate) fn load(&self) -> Result<Config, ConfigError> {
         let config = self.loader().load()?;
         ratchet::configured::check(&config)?;
@@ -45,8 +45,8 @@ impl App {
         self.config_with(&[])
     }
 
-    /// Loads the configuration with more settings from the command line: key, value, and the option
-    /// that set it.
+    /// Loads the configuration, and overrides settings with more options from the command line.
+    /// Each item of `more` contains the key of a setting, its value, and the name of the option.
     pub(crate) fn config_with(&self, more: &[(&str, String, &str)]) -> Result<Config, Failure> {
         let set = |loader: Loader, (key, value, option): &(&str, String, &str)| {
             loader.set(key, value.as_str(), *option)
@@ -64,20 +64,20 @@ impl App {
         named(store)
     }
 
-    /// Connects to the database. Fails if its schema is not up to date: only `migrate` changes the
-    /// schema.
+    /// Connects to the configured database. Fails if its schema is not up to date, because only
+    /// `ratchet migrate` changes a schema.
     pub(crate) async fn client(&self) -> Result<Client, Failure> {
         connect(self.database()?).await
     }
 }
 
-/// Connects to this database without changing its schema.
+/// Connects to the database in `store` without changing its schema. Fails if `store` has no URL.
 pub(crate) async fn connect(store: StoreConfig) -> Result<Client, Failure> {
     let store = named(store)?;
     Ok(open(&store).await?)
 }
 
-/// Opens a database without changing its schema.
+/// Connects to the database at the URL in `store`, without changing its schema.
 pub(crate) async fn open(store: &StoreConfig) -> Result<Client, ConnectError> {
     let mut store = store.clone();
     store.migrate = false;

@@ -5,10 +5,12 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use crate::exit::Failure;
 use crate::output::clean;
 
-/// Succeeds if the command line has `--yes`, or if the user confirms the action on the terminal.
+/// Returns `Ok` if the command line has `--yes`, or if the user confirms the action on the
+/// terminal.
 ///
 /// # Errors
-/// [`Failure::unconfirmed`] if there is no terminal to ask on, or the answer is not yes.
+/// Fails with [`Failure::unconfirmed`] if there is no terminal, or if the answer is not `y` or
+/// `yes`.
 pub(crate) async fn confirm(what: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());

@@ -8,7 +8,7 @@ use ratchet::{ConnectError, InvalidInput, SchemaProblem, StoreError, StoreErrorK
 
 use crate::output::{BAD, WARN, paint};
 
-/// The list of exit codes, which the help of every command shows.
+/// The list of all exit codes. The help of every command shows it.
 pub(crate) const CODES: &str = "\
 Exit codes:
   0    done
@@ -21,7 +21,7 @@ Exit codes:
   7    the configuration is invalid
   130  interrupted by Ctrl-C";
 
-/// A failure of a command: its exit code, its message, and what to do about it.
+/// The failure of a command: its exit code, its message, and a remedy that the user can try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -31,14 +31,14 @@ pub(crate) struct Failure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The reader of the output closed the pipe, which is not an error.
+    /// The program that reads the output closed the pipe. The exit code is that of success.
     Closed = 0,
     Failed = 1,
     Usage = 2,
     NotFound = 3,
     Refused = 4,
     Unconfirmed = 5,
-    /// A check found problems, which the output lists.
+    /// A check found problems. The output of the command lists them.
     Found = 6,
     Configuration = 7,
     Interrupted = 130,
@@ -53,22 +53,24 @@ impl Failure {
         }
     }
 
-    /// Creates a failure of the database or of another external system.
+    /// Creates a failure for the database or another external system that failed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Kind::Failed, message)
     }
 
-    /// Creates a failure for arguments that the parser accepts but the command does not.
+    /// Creates a failure for arguments that the parser accepts and the command refuses.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
     }
 
-    /// Creates a failure for a named job, node, queue or definition that does not exist.
+    /// Creates a failure for a job, node, queue or definition that the user named and that does not
+    /// exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, message)
     }
 
-    /// Creates a failure for an action that the present state does not allow.
+    /// Creates a failure for an action that the present state of the cluster or of a job does not
+    /// allow.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::new(Kind::Refused, message)
     }
@@ -78,7 +80,8 @@ impl Failure {
         Self::new(Kind::Unconfirmed, message)
     }
 
-    /// Creates the failure of a check that found problems. The output lists the problems.
+    /// Creates the failure of a check that found problems. The output of the command lists the
+    /// problems.
     pub(crate) fn found() -> Self {
         Self::new(Kind::Found, "the check found problems")
     }
@@ -88,13 +91,13 @@ impl Failure {
         Self::new(Kind::Configuration, message)
     }
 
-    /// Creates a failure for an interruption by Ctrl-C or a signal.
+    /// Creates a failure for a command that Ctrl-C or another signal interrupted.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::new(Kind::Interrupted, message)
     }
 
-    /// Creates a failure from an error of the parser. The first paragraph of its text becomes the
-    /// message, the rest the remedy.
+    /// Creates a failure from an error of the command-line parser. The first paragraph of the
+    /// error's text becomes the message, and the rest of the text becomes the remedy.
     pub(crate) fn not_understood(error: &clap::Error) -> Self {
         if matches!(
             error.kind(),
@@ -112,8 +115,8 @@ impl Failure {
         }
     }
 
-    /// Creates a failure from an error of the store, for a call that must not be repeated blindly,
-    /// because each repetition may take effect again.
+    /// Creates a failure from an error of a store call that is not idempotent. After a timeout, the
+    /// remedy warns that a second call may take effect twice.
     pub(crate) fn of_unrepeatable(error: StoreError) -> Self {
         let unknown = error.kind() == StoreErrorKind::Timeout;
         let failure = Self::from(error);
@@ -126,13 +129,12 @@ impl Failure {
         }
     }
 
-    /// Sets the remedy: what the user can do about the failure.
+    /// Sets the remedy: advice on how the user can solve the problem.
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
     }
 
-    /// Returns the message.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -142,7 +144,8 @@ impl Failure {
         self.kind as u8
     }
 
-    /// Writes the message and the remedy to stderr, unless the output of the command contains them.
+    /// Writes the message and the remedy to stderr. Writes nothing if the output has no reader, or
+    /// if the output already lists the problems.
     fn report(&self, json: bool) {
         if matches!(self.kind, Kind::Closed | Kind::Found) {
             return;
@@ -164,7 +167,7 @@ impl Failure {
     }
 }
 
-/// Writes a warning to stderr.
+/// Writes a warning to stderr, as JSON if `json` is true.
 pub(crate) fn warn(message: &str, json: bool) {
     let text = match json {
         true => serde_json::json!({ "warning": message }).to_string(),
@@ -174,15 +177,18 @@ pub(crate) fn warn(message: &str, json: bool) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
-/// The result of a command, combined with the result of writing its output.
+/// Combines the result of a command with the result of writing its output.
 pub(crate) trait Verdict {
-    /// Returns the result of the command if it failed, otherwise the result of writing the output.
+    /// Returns one result from the command's result, `self`, and from `telling`, the result of
+    /// writing its output.
     ///
-    /// If the result is [`Failure::found`] and writing failed, returns the failure to write, unless
-    /// the reader closed the output.
+    /// If the command failed, returns its failure. Otherwise returns `telling`. There is one
+    /// exception: if the failure is [`Failure::found`] and writing failed, returns the failure of
+    /// writing, because the listed problems are incomplete. The exception does not apply if the
+    /// reader closed the output.
     ///
     /// # Errors
-    /// The failure of the command, or the failure to write its output.
+    /// Fails with the failure of the command, or with the failure of writing the output.
     fn told(self, telling: Result<(), Failure>) -> Result<(), Failure>;
 }
 
@@ -197,8 +203,8 @@ impl Verdict for Result<(), Failure> {
     }
 }
 
-/// Returns the remedy for a schema that does not match this program. Only one of the problems is
-/// solved by migrating.
+/// Returns the remedy for a database schema that does not match this program. `ratchet migrate`
+/// solves only `Behind`, and `NoFile` if the user wants a new database.
 pub(crate) const fn schema_remedy(problem: SchemaProblem) -> &'static str {
     match problem {
         SchemaProblem::NoFile => {
@@ -264,7 +270,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Reports the failure of a result, if any, and returns the exit code.
+/// Writes the failure to stderr if the result is an error, and returns the exit code of the
+/// process.
 pub(crate) fn conclude(result: Result<(), Failure>, json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -40,9 +40,10 @@ fn main() -> ExitCode {
     conclude(ended, json)
 }
 
-/// Writes the logs of the libraries to stderr.
+/// Writes the logs of this program's libraries to stderr.
 ///
-/// The level is `error`, or `warn` for a server, unless `-v` or `RUST_LOG` sets another.
+/// The default level is `error`, or `warn` if `serves` is true. `-v` and `RUST_LOG` set another
+/// level.
 fn log_to_stderr(verbose: u8, serves: bool) {
     let level = match verbose {
         0 if serves => "warn",
@@ -59,8 +60,8 @@ fn log_to_stderr(verbose: u8, serves: bool) {
     drop(log.try_init());
 }
 
-/// Runs the work until it ends or Ctrl-C interrupts it. An interrupted call of the store may or may
-/// not have taken effect.
+/// Runs the work until it ends or Ctrl-C interrupts it. If Ctrl-C interrupts a store call, the call
+/// may or may not have taken effect.
 async fn interruptible<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
         // The signal handler must be installed before the work begins.

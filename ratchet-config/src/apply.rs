@@ -1,4 +1,5 @@
-//! Applies the settings to the engine's builder, and maps what the engine refuses back to keys.
+//! Applies the settings to the engine's builder, and finds the keys of settings that the engine
+//! refuses.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::sample::{POOL, keys};
 use crate::section::{ANY, Key};
 use crate::sections::{PoolConfig, WorkerConfig};
 
-/// Calls a setter of the builder for each value that is set, after converting the value.
+/// Calls a setter of the builder for each setting that the configuration sets. Converts the value
+/// with `$form` first.
 macro_rules! set {
     ($builder:ident, $section:expr, $form:expr; $($name:ident),*) => {
         $(if let Some(value) = &$section.$name {
@@ -20,8 +22,9 @@ macro_rules! set {
 }
 
 impl Config {
-    /// Applies the configuration to the builder. Settings that are not configured keep the values
-    /// that the program set. Configured pools are added after those of the program.
+    /// Applies the configuration to the builder. A setting that the configuration does not set
+    /// keeps the builder's value. The pools of the configuration are added after the pools of the
+    /// program.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -88,7 +91,7 @@ impl Config {
         builder.poll_interval(poll.min.unwrap_or(min), poll.max.unwrap_or(max))
     }
 
-    /// Returns the keys of the settings that the engine refuses.
+    /// Returns the keys of the settings that the engine refuses in this problem.
     pub(crate) fn keys_of(&self, problem: &SettingProblem) -> Vec<String> {
         let key = |setting: &str| -> Vec<String> {
             if let Some(pool) = setting.strip_prefix("pool.") {
@@ -106,15 +109,15 @@ impl Config {
         problem.settings().flat_map(key).collect()
     }
 
-    /// Returns the keys of a section that are set.
+    /// Returns all keys of a section that the configuration sets.
     fn set_in(&self, section: &str) -> Vec<String> {
         let prefix = format!("{section}.");
         let set = self.set.keys().filter(|key| key.starts_with(&prefix));
         set.cloned().collect()
     }
 
-    /// Returns the keys of a pool, which the engine names `NAME`, or the key of one setting of it,
-    /// which the engine names `NAME/SETTING`.
+    /// Returns the keys for the engine's name of a pool or of a pool's setting. For `NAME`, returns
+    /// all keys of the pool that are set. For `NAME/SETTING`, returns the key of that setting.
     fn keys_of_pool(&self, pool: &str) -> Vec<String> {
         let (name, setting) = pool.rsplit_once('/').unwrap_or((pool, ""));
         let path = format!("worker.pools.{name}");

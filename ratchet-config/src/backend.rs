@@ -1,4 +1,4 @@
-/// A backend's section and URL schemes.
+/// Description of a backend: its section in the configuration file, and the schemes of its URLs.
 ///
 /// ```
 /// use ratchet_config::BACKENDS;
@@ -10,15 +10,17 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The section of the backend's own settings, or `None` if it has none.
+    /// Section for the settings of this backend only, or `None` if the backend has no such
+    /// settings.
     pub section: Option<&'static str>,
-    /// The schemes of the backend's URLs. Messages name the first.
+    /// Schemes of the backend's URLs. Error messages show the first scheme.
     pub schemes: &'static [&'static str],
-    /// Whether the backend is a server. The URLs of a server have a host, and may have a password.
+    /// Whether the backend connects to a database server. If `true`, its URLs have a host and may
+    /// have a password.
     pub server: bool,
 }
 
-/// The table of backends.
+/// All backends that Ratchet supports.
 pub const BACKENDS: &[Backend] = &[
     Backend::new(Some("store.sqlite"), &["sqlite"], false),
     Backend::new(Some("store.postgres"), &["postgres", "postgresql"], true),
@@ -40,7 +42,7 @@ impl Backend {
         }
     }
 
-    /// Returns the backend of a scheme.
+    /// Returns the backend whose URLs have this scheme.
     pub(crate) fn of(scheme: &str) -> Option<&'static Self> {
         let mut backends = BACKENDS.iter();
         backends.find(|backend| backend.schemes.contains(&scheme))

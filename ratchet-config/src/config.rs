@@ -10,15 +10,15 @@ use crate::sections::{
     ClusterConfig, HttpConfig, NodeConfig, PollConfig, StoreConfig, WorkerConfig,
 };
 
-/// The key of the database's URL.
+/// Key of the setting that holds the database's URL.
 const URL: &str = "store.url";
 
 /// A checked configuration, as [`Loader`](crate::Loader) returns it.
 ///
-/// Load a configuration with [`Config::load`] or the loader, not with `Deserialize`, which checks
-/// nothing and ignores unknown keys. A program that supplies values of its own must give them to
-/// the loader: [`redacted`](Self::redacted) and similar methods do not show a field that was set
-/// directly.
+/// Load a configuration with [`Config::load`] or with a loader. Do not use `Deserialize`: it checks
+/// no values and ignores unknown keys. To set a value in the program, give it to the loader. If the
+/// program assigns a field directly, [`redacted`](Self::redacted) and similar methods do not show
+/// the new value.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -34,33 +34,36 @@ const URL: &str = "store.url";
 #[serde(default)]
 #[non_exhaustive]
 pub struct Config {
-    /// The database, and how the store uses it.
+    /// The database, and how Ratchet connects to it.
     pub store: StoreConfig,
     /// The identity of the node and its part in the cluster.
     pub node: NodeConfig,
-    /// How nodes detect each other's death, and how a leader is elected.
+    /// How nodes detect that another node is dead, and how they elect a leader.
     pub cluster: ClusterConfig,
-    /// Which jobs the node runs, and how many at once.
+    /// Which jobs the node runs, and how many of them at the same time.
     pub worker: WorkerConfig,
-    /// How many permits each resource has.
+    /// Number of permits for each resource, by the resource's name.
     pub permits: BTreeMap<String, u32>,
     /// How often the node polls the database.
     pub poll: PollConfig,
-    /// How `ratchet serve` serves over HTTP.
+    /// Settings of `ratchet serve`, the HTTP server.
     pub http: HttpConfig,
     #[serde(skip)]
     pub(crate) file: Option<PathBuf>,
-    /// The keys that are set, with their values.
+    /// All values that the file, the environment or the program sets, by key.
     #[serde(skip)]
     pub(crate) set: BTreeMap<String, Entry>,
 }
 
 impl Config {
-    /// Reads a configuration file and the environment. The file is `path`, or the one that
-    /// `RATCHET_CONFIG` names, or `ratchet.toml` in the current directory if that exists.
+    /// Reads a configuration file and the environment variables.
+    ///
+    /// If `path` is given, reads that file. Otherwise reads the file that the variable
+    /// `RATCHET_CONFIG` names. If neither is given, reads `ratchet.toml` in the current directory,
+    /// if that file exists.
     ///
     /// # Errors
-    /// [`ConfigError`] with every problem that was found.
+    /// Fails with a [`ConfigError`] that lists every problem.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
         let loader = Self::loader();
         match path {
@@ -69,32 +72,33 @@ impl Config {
         }
     }
 
-    /// Returns a loader, for programs that add their own settings.
+    /// Creates a loader. Use a loader if the program adds its own settings.
     pub fn loader() -> Loader {
         Loader::default()
     }
 
-    /// Returns the path of the file that was read, if any.
+    /// Returns the path of the configuration file, or `None` if no file was read.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Returns the origin of the value of a key such as `cluster.ttl`.
+    /// Returns the origin of a key's value. An example of a key is `cluster.ttl`.
     #[must_use]
     pub fn origin(&self, key: &str) -> Origin {
         let set = self.set.get(key);
         set.map_or(Origin::Default, |entry| entry.origin.clone())
     }
 
-    /// Returns the text of `ratchet.sample.toml`: all settings, commented out, with their defaults.
+    /// Returns the text of `ratchet.sample.toml`. In this text, each setting is a comment that
+    /// shows its default or an example.
     #[must_use]
     pub fn sample() -> String {
         crate::sample::sample()
     }
 
-    /// Returns the error for values that another component, such as a backend, refuses. Each item
-    /// of `refused` is a key and the problem with its value.
+    /// Creates the error for values that another component, such as a backend, refuses. Each item
+    /// of `refused` contains a key and a description of the problem with its value.
     pub fn refused(&self, refused: impl IntoIterator<Item = (String, String)>) -> ConfigError {
         let problems = refused.into_iter().map(|(key, rule)| Problem {
             places: vec![self.place(&key)],
@@ -103,10 +107,12 @@ impl Config {
         ConfigError::new(self.file.clone(), problems.collect())
     }
 
-    /// Returns the store's configuration once with the URL alone, and once for each other store
-    /// setting, with the URL and that setting. Since a backend reports only its first problem,
-    /// checking each of these finds all problems. Each configuration comes with the key of its
-    /// setting; the one of the URL is first.
+    /// Returns one store configuration for each store setting that is set, together with the key of
+    /// the setting.
+    ///
+    /// Each configuration contains only the URL and this one setting. The configuration for the URL
+    /// comes first and contains only the URL. A backend reports only its first problem, so a caller
+    /// that checks all these configurations finds every problem.
     #[must_use]
     pub fn store_alone(&self) -> Vec<(String, StoreConfig)> {
         let set = self.set.keys().filter(|key| key.starts_with("store."));
@@ -121,7 +127,7 @@ impl Config {
         alone
     }
 
-    /// Returns the configuration that these entries form.
+    /// Creates the configuration from these entries.
     pub(crate) fn from_entries<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
         let mut root = toml::Table::new();
         for Entry { path, value, .. } in entries {

@@ -10,7 +10,7 @@ use crate::origin::Origin;
 use crate::problem::Problem;
 use crate::value::Raw;
 
-/// Returns every entry of a file, and a problem for each line that is not TOML.
+/// Returns every entry of a file, and one problem for each line that is not valid TOML.
 pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
     let (mut text, mut broken) = (text.to_owned(), BTreeMap::new());
     let mut entries = Vec::new();
@@ -45,11 +45,12 @@ pub(crate) fn read(path: &Path, text: &str) -> (Vec<Entry<Raw>>, Vec<Problem>) {
     (entries.collect(), problems.collect())
 }
 
-/// How the parser's message begins for the only error after which the parser stops. Without this
-/// check, errors in later lines would not be reported.
+/// Beginning of the message of the only error that stops the parser. After this error, [`read`]
+/// empties the line and parses the text again. So errors in later lines are found too.
 const STOPS: &str = "key with no value";
 
-/// Returns the text with this line emptied.
+/// Returns the text without the content of one line. The line itself stays, so line numbers do not
+/// change.
 fn without(text: &str, line: usize) -> String {
     let lines = text.split('\n').enumerate();
     let lines: Vec<&str> = lines
@@ -65,7 +66,7 @@ fn line_of(text: &str, at: usize) -> usize {
         .count()
 }
 
-/// Collects the values of a table with their paths and lines, in the order of the file.
+/// Collects the values of a table with their paths and line numbers, in the order of the file.
 fn flatten(
     text: &str,
     above: &mut Vec<String>,

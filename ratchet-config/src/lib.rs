@@ -49,7 +49,7 @@ pub use show::Setting;
 pub use value::DatabaseUrl;
 pub use variables::FILE_VARIABLE;
 
-/// The sections of the file, in order.
+/// Names of the top-level sections of the configuration file, in the order of the sample file.
 pub const SECTIONS: [&str; 7] = [
     "store", "node", "cluster", "worker", "permits", "poll", "http",
 ];

@@ -15,11 +15,12 @@ use crate::section::{Key, variable};
 use crate::value::Raw;
 use crate::variables::{self, FILE_VARIABLE};
 
-/// The file that is read if no other file is named and this one exists.
+/// Path of the configuration file that [`Loader::load`] reads if no other file is named. It is no
+/// error if this file does not exist.
 pub const FILE: &str = "ratchet.toml";
 
-/// A value with its path, such as `["cluster", "ttl"]`. `T` is [`Raw`] for a value as it was found,
-/// or a TOML value after its conversion.
+/// A value with the path of its key, such as `["cluster", "ttl"]`. `T` is [`Raw`] before the value
+/// is converted, and a TOML value afterwards.
 #[derive(Clone)]
 pub(crate) struct Entry<T = toml::Value> {
     pub(crate) path: Vec<String>,
@@ -37,14 +38,14 @@ impl<T> Entry<T> {
     }
 }
 
-/// Omits the value, which may be secret.
+/// Prints the key and the origin. Does not print the value, because it may be secret.
 impl<T> fmt::Debug for Entry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.path.join("."), self.origin)
     }
 }
 
-/// Reads a configuration; see [`Config::loader`].
+/// Loads a configuration from a file, environment variables and values of the program.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -66,19 +67,21 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Reads this file, which must exist, whatever `RATCHET_CONFIG` says.
+    /// Sets the path of the configuration file. The file must exist. `RATCHET_CONFIG` is then
+    /// ignored.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
     }
 
-    /// Uses this text as the content of a file with this name, and reads no file.
+    /// Sets the text of the configuration, so that no file is read. Error messages show `name` as
+    /// the name of the file.
     pub fn text(mut self, name: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         self.text = Some((name.into(), text.into()));
         self
     }
 
-    /// Uses these environment variables instead of those of the process.
+    /// Sets the environment variables to read, instead of the variables of the process.
     pub fn variables<N: Into<OsString>, V: Into<OsString>>(
         mut self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -88,8 +91,9 @@ impl Loader {
         self
     }
 
-    /// Sets a key such as `store.url`, with precedence over the file and variables. The value has
-    /// the same form as in a variable. `by` is the origin to show to people, such as `--url`.
+    /// Sets the value of a key such as `store.url`. The value takes precedence over the file and
+    /// the environment variables, and has the same format as in a variable. `by` is the origin that
+    /// messages show for the value, such as `--url`.
     pub fn set(mut self, key: &str, value: impl Into<String>, by: impl Into<String>) -> Self {
         let path = key.split('.').map(str::to_owned).collect();
         let value = Raw::Text(value.into());
@@ -101,8 +105,8 @@ impl Loader {
     /// Reads all values and checks them.
     ///
     /// # Errors
-    /// [`ConfigError`] with every problem: files that cannot be read, keys that do not exist, and
-    /// values that cannot be read or that contradict each other.
+    /// Fails with a [`ConfigError`] that lists every problem: files that cannot be read, unknown
+    /// keys, and values that are invalid or contradict each other.
     pub fn load(self) -> Result<Config, ConfigError> {
         let variables = self
             .variables
@@ -125,13 +129,12 @@ impl Loader {
     }
 }
 
-/// The values that have been read so far.
+/// The values and problems that the loader has found so far.
 #[derive(Default)]
 pub(crate) struct Reading {
     pub(crate) config: Config,
     pub(crate) problems: Vec<Problem>,
-    /// The keys whose values could not be read, so that the engine's problems with these keys are
-    /// ignored.
+    /// Keys whose values could not be read. The engine's problems with these keys are not reported.
     pub(crate) unread: Vec<String>,
 }
 
@@ -162,7 +165,8 @@ impl Reading {
         entries.into_iter().for_each(|entry| self.take(entry));
     }
 
-    /// Stores a value if its key exists and the value can be read; otherwise records a problem.
+    /// Stores the value of an entry if the key is known and the value is valid. Otherwise records a
+    /// problem.
     pub(crate) fn take(&mut self, entry: Entry<Raw>) {
         let Entry {
             path,
@@ -204,7 +208,7 @@ impl Reading {
         }
     }
 
-    /// Fills the sections of the configuration with the values that are set.
+    /// Fills the fields of the configuration from the values that are set.
     pub(crate) fn build(&mut self) {
         let Config { file, set, .. } = std::mem::take(&mut self.config);
         let read = Config::from_entries(set.values());
@@ -215,14 +219,14 @@ impl Reading {
         self.problems.push(Problem { places, rule });
     }
 
-    /// Records a problem with the values of these keys.
+    /// Records a problem with the values of these keys. `rule` is the broken rule.
     pub(crate) fn refuse_at(&mut self, keys: &[&str], rule: String) {
         let places = keys.iter().map(|key| self.config.place(key)).collect();
         self.refuse(places, rule);
     }
 
-    /// Replaces the name of a pool or a resource in a variable by its spelling in the file, because
-    /// the names of variables have no lowercase letters and few special characters.
+    /// Replaces the name of a pool or a resource in a variable's path by the spelling in the file.
+    /// The names of variables cannot contain lowercase letters or most special characters.
     fn with_known_name(&self, mut path: Vec<String>) -> Vec<String> {
         let plain = |name: &str| {
             let lower = name.to_ascii_lowercase();
@@ -244,7 +248,7 @@ impl Reading {
         path
     }
 
-    /// Records that a key does not exist. Its value is never shown, because it may be a password
+    /// Records the problem of an unknown key. Never shows the value, because it may be a password
     /// under a misspelt name.
     fn refuse_unknown(&mut self, key: String, origin: Origin) {
         let near = nearest(&key);
@@ -261,7 +265,7 @@ impl Reading {
     }
 }
 
-/// Returns the key or the section that is most similar to this one, if any is similar enough.
+/// Returns the known key that is most similar to `key`, or `None` if no key is similar enough.
 fn nearest(key: &str) -> Option<String> {
     const LIKE: f64 = 0.8;
     let known = keys().map(Key::path);

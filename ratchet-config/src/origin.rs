@@ -1,7 +1,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The origin of a value.
+/// The origin of a setting's value.
 ///
 /// ```
 /// use ratchet_config::{Config, Origin};
@@ -16,24 +16,26 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The default, because the value is not set anywhere.
+    /// The default. The value is not set anywhere.
     Default,
-    /// A line of the file, counted from 1.
+    /// A line of the configuration file.
     File {
-        /// The path of the file, as it was given.
+        /// Path of the file, as the user gave it.
         path: PathBuf,
-        /// The number of the line.
+        /// Number of the line, counted from 1.
         line: usize,
     },
-    /// The environment variable with this name.
+    /// An environment variable. The field contains its name.
     Variable(String),
-    /// An argument of the program that loaded the configuration, such as `--url`.
+    /// An argument of the program that loaded the configuration. The field contains its name, such
+    /// as `--url`.
     Argument(String),
 }
 
 impl Origin {
-    /// Returns the rank of the origin. The greater one wins: arguments, variables, the file,
-    /// defaults.
+    /// Returns the rank of the origin. If a key has several values, the value whose origin has the
+    /// highest rank takes effect. From high to low, the ranks are: argument, variable, file,
+    /// default.
     pub(crate) const fn rank(&self) -> u8 {
         match self {
             Self::Default => 0,

@@ -5,22 +5,22 @@ use serde::Serialize;
 
 use crate::origin::Origin;
 
-/// A value that is involved in a problem.
+/// One of the values that cause a [`Problem`], with its key and its origin.
 ///
 /// See [`ConfigError`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Place {
-    /// The key, such as `cluster.ttl`.
+    /// Key of the value, such as `cluster.ttl`.
     pub key: String,
-    /// The value as it is written in a file, or `None` if it is not set or hidden.
+    /// The value in the syntax of the file. `None` if the value is not set or must not be shown.
     pub value: Option<String>,
-    /// The origin of the value.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
 impl Place {
-    /// Creates a place whose value is never shown.
+    /// Creates a place that does not show its value.
     pub(crate) const fn unseen(key: String, origin: Origin) -> Self {
         Self {
             key,
@@ -43,15 +43,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// A problem: the values involved, and the rule that they break.
+/// A problem of a configuration: a rule, and the values that break it.
 ///
 /// See [`ConfigError`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Problem {
-    /// The values involved. Empty if the problem concerns no key.
+    /// Values that break the rule. Empty if the problem concerns no particular key.
     pub places: Vec<Place>,
-    /// The broken rule, as a sentence.
+    /// The broken rule, as the end of a message that begins with the values.
     pub rule: String,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The error of a configuration that is refused, with every problem that was found.
+/// The error for an invalid configuration. It contains every problem that was found.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -94,13 +94,13 @@ impl ConfigError {
         Self { file, problems }
     }
 
-    /// Returns every problem that was found.
+    /// Returns all problems of the configuration.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Returns the path of the file that was read, if any.
+    /// Returns the path of the configuration file, or `None` if no file was read.
     #[must_use]
     pub fn file(&self) -> Option<&std::path::Path> {
         self.file.as_deref()

@@ -1,12 +1,12 @@
 //! Shows database URLs without their secrets.
 //!
-//! Only what is known to be harmless is shown: an unescaped password may be anywhere in a URL, and
-//! a text that cannot be parsed may itself be a password.
+//! Shows only parts that are known to be harmless. An unescaped password may be anywhere in a URL,
+//! and a text that cannot be parsed may itself be a password.
 
 use crate::backend::Backend;
 use crate::secret::HIDDEN;
 
-/// The parameters whose values are shown.
+/// Names of the URL parameters whose values are safe to show.
 const SHOWN: [&str; 27] = [
     "app",
     "appname",
@@ -37,11 +37,11 @@ const SHOWN: [&str; 27] = [
     "w",
 ];
 
-/// The parameters whose names are shown, but not their values. All other parameters are hidden
-/// completely: they may be the end of a password.
+/// Names of the URL parameters that are shown without their values. All other parameters are hidden
+/// completely, because their names may be part of a password.
 const NAMED: [&str; 4] = ["password", "pwd", "sslpassword", "authmechanismproperties"];
 
-/// Returns the text before the first colon, if that can be a scheme.
+/// Returns the text before the first colon. Returns `None` if this text is not a possible scheme.
 pub(crate) fn scheme(url: &str) -> Option<&str> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let (scheme, _) = url.split_once(':')?;
@@ -49,7 +49,8 @@ pub(crate) fn scheme(url: &str) -> Option<&str> {
     fits.then_some(scheme)
 }
 
-/// Returns a database URL, or a connection string of pairs, in a form that is safe to log.
+/// Returns a database URL without its secrets, so that it is safe to log. Also accepts a connection
+/// string that consists of `key=value` pairs.
 #[must_use]
 pub fn redact_url(url: &str) -> String {
     let Some(scheme) = scheme(url) else {
@@ -70,7 +71,7 @@ pub fn redact_url(url: &str) -> String {
     }
 }
 
-/// Redacts `user:password@host:port/database?parameters`.
+/// Hides the secrets of a URL's part after `//`: `user:password@host:port/database?parameters`.
 fn remote(rest: &str) -> String {
     // The login ends at the last `@`, since a password may contain one. If a character that ends
     // the login precedes the `@`, the password may be anywhere in the text, so all of it is hidden.
@@ -95,7 +96,8 @@ fn remote(rest: &str) -> String {
     format!("{login}{}{query}", place_of(place))
 }
 
-/// Returns hosts with their ports, and the database. Hides a part that has any other form.
+/// Returns the hosts, the ports and the database of a URL. Hides each part that does not have the
+/// expected form.
 fn place_of(place: &str) -> String {
     let (hosts, database) = match place.split_once('/') {
         Some((hosts, database)) => (hosts, Some(database)),
@@ -119,7 +121,7 @@ fn place_of(place: &str) -> String {
     database.map_or_else(|| hosts.to_owned(), |name| format!("{hosts}/{name}"))
 }
 
-/// Returns whether a text is a simple name.
+/// Returns whether a text contains only letters, digits, `_`, `-` and `.`.
 fn plain(text: &str) -> bool {
     text.chars()
         .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
@@ -139,12 +141,13 @@ fn with_query(text: &str) -> String {
     }
 }
 
-/// Redacts the parameters of a URL.
+/// Hides the secret parameters of a URL.
 fn query(text: &str) -> String {
     list(text, '&')
 }
 
-/// Redacts a connection string: pairs separated by semicolons or spaces.
+/// Hides the secret values of a connection string, in which semicolons or spaces separate the
+/// pairs.
 fn pairs(text: &str) -> String {
     // Quoted values may contain text that looks like the next pair.
     if text.contains(['"', '\'', '{', '\\']) || !text.contains('=') {
@@ -154,8 +157,8 @@ fn pairs(text: &str) -> String {
     list(text, if text.contains(';') { ';' } else { ' ' })
 }
 
-/// Returns the pairs up to the first one that may be secret. Hides the text after that pair too,
-/// because it may be the rest of its value.
+/// Returns the pairs of a list, up to and including the first pair that may be secret. Hides the
+/// secret part of that pair and all text after it, which may belong to the secret value.
 fn list(text: &str, between: char) -> String {
     let mut shown = Vec::new();
     let mut parts = text.split(between).map(str::trim);
@@ -174,10 +177,10 @@ fn list(text: &str, between: char) -> String {
     shown.join(&between.to_string())
 }
 
-/// Returns a pair `key=value`, if it is known to be harmless.
+/// Returns the pair `key=value` unchanged if it is safe to show.
 ///
 /// # Errors
-/// The part of the pair that may be shown.
+/// Fails if the pair may be secret. The error contains the part of the pair that is safe to show.
 fn pair(text: &str) -> Result<String, String> {
     let Some((key, value)) = text.split_once('=') else {
         return match text {
@@ -186,7 +189,7 @@ fn pair(text: &str) -> Result<String, String> {
         };
     };
     let known = key.trim().to_ascii_lowercase();
-    // A value with other characters may be the rest of the text, split in the wrong place.
+    // A value with other characters may contain the next pairs, including a password.
     let simple = plain(&value.trim().replace([':', ',', '/'], ""));
     if SHOWN.contains(&known.as_str()) && simple {
         Ok(text.to_owned())

@@ -26,8 +26,8 @@ pub(crate) fn check(reading: &mut Reading) {
     engine(reading);
 }
 
-/// The keys that name a file with the value of another key, which has the same name without
-/// `_file`.
+/// Keys whose value is the path of a file. The first line of the file is the value of another key,
+/// whose name lacks `_file`. For [`CAPABILITIES`], the whole file is the value.
 const FILES: [&str; 4] = [
     "store.url_file",
     "store.postgres.direct_url_file",
@@ -35,11 +35,13 @@ const FILES: [&str; 4] = [
     CAPABILITIES,
 ];
 
-/// The key in [`FILES`] whose file the engine itself reads.
+/// The only key in [`FILES`] whose file this crate does not read. The engine reads it.
 const CAPABILITIES: &str = "node.capabilities_file";
 
-/// Keeps only one of a key and its `_file` key: the one whose origin has the higher rank. Refuses
-/// them if both have the same origin. If the `_file` key stays, reads the file, except for
+/// Chooses between a `_file` key and the key without `_file`. The key whose origin has the higher
+/// rank stays, and the other one is removed. If both have the same rank, records a problem.
+///
+/// If the `_file` key stays, reads the value from its file. Does not read the file of
 /// [`CAPABILITIES`].
 fn file(reading: &mut Reading, file: &str) {
     let key = file.trim_end_matches("_file");
@@ -68,7 +70,8 @@ fn file(reading: &mut Reading, file: &str) {
     }
 }
 
-/// Returns the first line of a file, without white space at its ends.
+/// Returns the first line of a file without leading and trailing white space. Fails if that line is
+/// empty.
 fn first_line(path: &Path) -> Result<String, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     match text.lines().next().map(str::trim) {
@@ -77,16 +80,15 @@ fn first_line(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Settings other than the URL that determine a database.
+/// Keys that can direct the store to another database than the one in the URL.
 const PLACES: [&str; 3] = [
     "store.postgres.direct_url",
     "store.postgres.direct_url_file",
     "store.mongo.database",
 ];
 
-/// Removes each setting in [`PLACES`] whose origin has a lower rank than the URL's origin.
-/// Otherwise the store would still connect to the configured database, and migrations would run
-/// there.
+/// Removes each setting in [`PLACES`] whose origin has a lower rank than the URL's origin. Such a
+/// setting belongs to another URL. If it stayed, migrations could run in the wrong database.
 fn elsewhere(reading: &mut Reading) {
     let url = reading.config.origin("store.url").rank();
     for key in PLACES {
@@ -96,11 +98,11 @@ fn elsewhere(reading: &mut Reading) {
     }
 }
 
-/// The settings that only backends with a server have.
+/// Keys that apply only to backends with a database server.
 const OF_SERVERS: [&str; 2] = ["store.max_connections", "store.application_name"];
 
-/// Refuses settings of another backend than the URL's. Removes such a setting instead if its origin
-/// has a lower rank than the URL's origin.
+/// Records a problem for each setting that does not apply to the backend of the URL. If the
+/// setting's origin has a lower rank than the URL's origin, removes the setting instead.
 fn backends(reading: &mut Reading) {
     let Some(Entry { value, origin, .. }) = reading.config.set.get("store.url").cloned() else {
         return;
@@ -125,8 +127,8 @@ fn backends(reading: &mut Reading) {
             }
             _ => continue,
         };
-        // The URL has a higher origin, so it names another database than the configured one, to
-        // which this setting does not apply.
+        // The URL replaces a URL with a lower rank, to which this setting belongs. The setting does
+        // not apply to the database of the new URL.
         if reading.config.origin(&key).rank() < origin.rank() {
             reading.config.set.remove(&key);
         } else {
@@ -135,7 +137,7 @@ fn backends(reading: &mut Reading) {
     }
 }
 
-/// Refuses invalid settings of the HTTP server.
+/// Records a problem for each invalid setting of the HTTP server.
 fn http(reading: &mut Reading) {
     let http = &reading.config.http;
     let zero = [
@@ -188,7 +190,7 @@ fn http(reading: &mut Reading) {
     }
 }
 
-/// Collects the problems that the engine finds in its settings.
+/// Records the problems that the engine finds in the settings.
 fn engine(reading: &mut Reading) {
     let builder = Ratchet::builder(Arc::new(MemoryStore::new()));
     let builder = reading.config.apply(builder);
@@ -201,9 +203,11 @@ fn engine(reading: &mut Reading) {
 }
 
 impl Config {
-    /// Returns the problems for which a node was not built, each with the keys involved, their
-    /// values and origins. A setting that cannot be configured has no key. A value that the program
-    /// itself has set on its builder is shown as the default.
+    /// Converts an error of the engine's builder to a configuration error. Each problem then shows
+    /// the keys, values and origins of its settings.
+    ///
+    /// A setting without a key in the configuration is not shown. If the program set a value on its
+    /// builder itself, the problem shows the default instead of that value.
     #[must_use]
     pub fn explain(&self, error: &BuildError) -> ConfigError {
         let refused = error.refused().iter();

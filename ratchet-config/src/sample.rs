@@ -5,10 +5,12 @@ use std::fmt::Write;
 use crate::section::{ANY, Key};
 use crate::sections::*;
 
-/// The first section: its purpose and its keys. The sections of the backends follow.
+/// The section `store` with its description and its keys. In the file, the sections of the backends
+/// follow it.
 const STORE: (&[&str], &[Key]) = (StoreConfig::ABOUT, StoreConfig::KEYS);
 
-/// The other sections in the order of the file.
+/// The sections after those of the backends, in the order of the file. Each item contains the
+/// description and the keys of a section.
 const OTHERS: [(&[&str], &[Key]); 8] = [
     (NodeConfig::ABOUT, NodeConfig::KEYS),
     (ClusterConfig::ABOUT, ClusterConfig::KEYS),
@@ -20,15 +22,15 @@ const OTHERS: [(&[&str], &[Key]); 8] = [
     (HttpConfig::ABOUT, HttpConfig::KEYS),
 ];
 
-/// The section of a pool, whose name the configuration chooses.
+/// Path of a pool's section. `NAME` is a placeholder for the name of the pool.
 pub(crate) const POOL: &str = "worker.pools.NAME";
 
-/// Returns every key, in the order of the file.
+/// Returns all keys, in the order of the sample file.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     sections().flat_map(|(_, _, keys)| keys)
 }
 
-/// Returns the sections with their purpose and their keys.
+/// Returns the path, the description and the keys of each section.
 pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static [Key])> {
     let stores = [STORE].into_iter().chain(STORES);
     stores.chain(OTHERS).map(|(about, keys)| {
@@ -41,8 +43,8 @@ pub(crate) fn sections() -> impl Iterator<Item = (&'static str, String, &'static
     })
 }
 
-/// Returns the path of a section as the table of keys spells it, with `NAME` for the name of a
-/// pool.
+/// Returns the path of a section in dotted form. In the path of a pool, replaces the pool's name by
+/// `NAME`.
 fn section_of(path: &[String]) -> String {
     match path {
         [worker, pools, _] if worker == "worker" && pools == "pools" => POOL.to_owned(),
@@ -55,14 +57,15 @@ pub(crate) fn is_section(path: &[String]) -> bool {
     sections().any(|(known, ..)| known == section)
 }
 
-/// Returns the entry in the table of keys for a path.
+/// Returns the properties of the key with this path, or `None` if the key is unknown.
 pub(crate) fn row(path: &[String]) -> Option<&'static Key> {
     let (name, above) = path.split_last()?;
     let section = section_of(above);
     keys().find(|key| key.section == section && (key.name == name || key.name == ANY))
 }
 
-/// Returns the text of the sample: all settings, commented out, with their defaults.
+/// Returns the text of `ratchet.sample.toml`. In this text, each setting is a comment that shows
+/// its default or an example.
 #[must_use]
 pub fn sample() -> String {
     let mut text = String::from(
@@ -92,7 +95,7 @@ pub fn sample() -> String {
     text
 }
 
-/// Returns the reference of all keys, as Markdown tables.
+/// Returns the reference documentation of all keys, as Markdown tables.
 #[must_use]
 pub fn reference() -> String {
     let mut text = String::new();

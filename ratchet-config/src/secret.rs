@@ -2,10 +2,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The text shown instead of a secret.
+/// The text that replaces a secret in all output.
 pub const HIDDEN: &str = "***";
 
-/// A value that is never shown: `Debug`, `Display` and serialization print [`HIDDEN`].
+/// A value that must not be shown. `Debug`, `Display` and serialization print [`HIDDEN`] instead.
 ///
 /// ```
 /// use ratchet_config::Secret;
@@ -18,12 +18,12 @@ pub const HIDDEN: &str = "***";
 pub struct Secret<T>(T);
 
 impl<T> Secret<T> {
-    /// Wraps a value to hide it.
+    /// Creates a secret from a value.
     pub const fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// Returns the value. Call this only where the value itself is needed.
+    /// Returns the secret value. Call this method only where the program needs the value itself.
     pub const fn expose(&self) -> &T {
         &self.0
     }

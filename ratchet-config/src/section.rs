@@ -2,7 +2,7 @@
 
 use crate::value::Kind;
 
-/// The properties of a setting.
+/// The properties of a setting: its name, description, default and type.
 ///
 /// ```
 /// for key in ratchet_config::keys() {
@@ -12,49 +12,57 @@ use crate::value::Kind;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Key {
-    /// The section, such as `store` or `store.postgres`.
+    /// Name of the section, such as `store` or `store.postgres`.
     pub section: &'static str,
-    /// The name of the setting in its section.
+    /// Name of the setting within its section.
     pub name: &'static str,
-    /// The description of the setting, line by line.
+    /// Lines of the description.
     pub doc: &'static [&'static str],
-    /// The default, as it is written in a file, or `None` if the setting has no default.
+    /// Default in the syntax of the file, or `None` if the setting has no default.
     pub default: Option<&'static str>,
-    /// An example for a setting without a default, as it is written in a file.
+    /// Example in the syntax of the file, for a setting without a default.
     pub example: Option<&'static str>,
-    /// The name of the setting in the engine's errors.
+    /// Name of the setting in the error messages of the engine or of the backend.
     pub setting: &'static str,
-    /// Whether the value is hidden in all output.
+    /// Whether all output hides the value.
     pub secret: bool,
     pub(crate) kind: Kind,
 }
 
 impl Key {
-    /// Returns the section and the name: `cluster.ttl`.
+    /// Returns the full name of the setting, which consists of section and name, such as
+    /// `cluster.ttl`.
     #[must_use]
     pub fn path(&self) -> String {
         format!("{}.{}", self.section, self.name)
     }
 
-    /// Returns the variable that sets the key: `RATCHET_CLUSTER__TTL`.
+    /// Returns the name of the environment variable that sets this setting, such as
+    /// `RATCHET_CLUSTER__TTL`.
     #[must_use]
     pub fn variable(&self) -> String {
         variable(&self.path())
     }
 }
 
-/// The placeholder for a name that the configuration chooses.
+/// Placeholder in a key for a name that the user chooses, such as the name of a pool.
 pub(crate) const ANY: &str = "NAME";
 
-/// Returns the environment variable of a key, or the prefix that the variables of a section share.
+/// Returns the name of the environment variable for a key. For a section, returns the common prefix
+/// of its variables.
 pub(crate) fn variable(path: &str) -> String {
     format!("RATCHET_{}", path.replace('.', "__").to_ascii_uppercase())
 }
 
-/// Declares a section, its defaults and its part of the table of keys.
+/// Declares a section: its struct, the struct's defaults, and the table of its keys.
 ///
-/// A setting names, in this order: a function that reads it for serde (`as`), its default, an
-/// example, the engine's name for it, and its initial value in code.
+/// After the type of a setting, these parts may follow, in this order:
+///
+/// - `as`: the function that deserializes the value.
+/// - `default`: the default, in the syntax of the file.
+/// - `example`: an example, in the syntax of the file.
+/// - `setting`: the name of the setting in the errors of the engine or of the backend.
+/// - `initially`: the initial value of the struct's field.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+
@@ -115,7 +123,7 @@ macro_rules! section {
 }
 pub(crate) use section;
 
-/// Returns the initial value of a setting in code: the given expression, or the type's default.
+/// Returns the initial value of a field: the given expression, or the default of the type.
 macro_rules! initial {
     () => {
         Default::default()
@@ -126,7 +134,8 @@ macro_rules! initial {
 }
 pub(crate) use initial;
 
-/// Returns the value of an optional part of a setting, if it was given.
+/// Returns the first element of a list, or `None` if the list is empty. The macro `section` passes
+/// each optional part of a setting as such a list.
 pub(crate) const fn given(given: &[&'static str]) -> Option<&'static str> {
     match given {
         [] => None,

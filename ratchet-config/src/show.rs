@@ -11,7 +11,7 @@ use crate::sample::{POOL, row, sections};
 use crate::section::{ANY, Key};
 use crate::value::DatabaseUrl;
 
-/// A setting in effect.
+/// A setting with the value that is in effect and the value's origin.
 ///
 /// ```
 /// use ratchet_config::Config;
@@ -28,18 +28,20 @@ use crate::value::DatabaseUrl;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Setting {
-    /// The key, such as `cluster.ttl`.
+    /// Key of the setting, such as `cluster.ttl`.
     pub key: String,
-    /// The value as it is written in a file, with secrets hidden, or `None` if there is neither a
-    /// value nor a default.
+    /// Value in the syntax of the file, with secrets hidden. `None` if the setting has no value and
+    /// no default.
     pub value: Option<String>,
-    /// The value's origin: `ratchet.toml:12`, a variable, an argument, or `default`.
+    /// Origin of the value: a line such as `ratchet.toml:12`, the name of a variable or argument,
+    /// or `default`.
     pub origin: String,
 }
 
 impl Config {
-    /// Returns every setting with its value in effect and its origin. Secrets are hidden. A value
-    /// that the program has set on its builder replaces a default, but is not shown here.
+    /// Returns every setting with the value in effect and its origin. Secrets are hidden. If the
+    /// program sets a value on its builder, that value replaces a default, although this method
+    /// still returns the default.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let sections = self.sections_of_interest().into_iter();
@@ -55,8 +57,8 @@ impl Config {
         settings.collect()
     }
 
-    /// Returns the configuration in effect as TOML, with the origin of each value. Secrets are
-    /// hidden, and settings that are not set are omitted.
+    /// Returns the configuration in effect as TOML, with the origin of each value in a comment.
+    /// Secrets are hidden, and settings that have no value are omitted.
     #[must_use]
     pub fn redacted(&self) -> String {
         let mut text = String::new();
@@ -76,7 +78,8 @@ impl Config {
         text
     }
 
-    /// Returns the name of a key, or for `[permits]` the names of all configured resources.
+    /// Returns the name of a key within its section. For the section `[permits]`, returns the names
+    /// of all configured resources.
     fn names_of<'a>(&'a self, key: &'a Key) -> Vec<&'a str> {
         match key.name {
             ANY => self.permits.keys().map(String::as_str).collect(),
@@ -84,8 +87,8 @@ impl Config {
         }
     }
 
-    /// Returns all sections with their paths, except those of unused backends in which nothing is
-    /// set.
+    /// Returns the sections to show, with their paths and keys. Omits the section of a backend if
+    /// the URL does not use this backend and the section sets nothing.
     fn sections_of_interest(&self) -> Vec<(String, &'static [Key])> {
         let scheme = self.store.url.as_ref().and_then(DatabaseUrl::scheme);
         let used = scheme.and_then(Backend::of).and_then(|it| it.section);
@@ -125,7 +128,7 @@ impl Config {
     }
 }
 
-/// Returns a name as a key of a file, quoted if necessary.
+/// Returns a name in the syntax of a TOML key, with quotes if they are necessary.
 fn quoted(name: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     match !name.is_empty() && name.chars().all(bare) {

@@ -1,4 +1,4 @@
-//! Values as found in the file, the environment and the arguments, and their conversion for serde.
+//! Values from the file, the environment and the arguments, and their conversion for serde.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,27 +12,28 @@ use crate::redact::{redact_url, scheme};
 use crate::secret::{HIDDEN, Secret};
 use crate::sections::{Encryption, Payloads, Synchronous};
 
-/// A value as found in the file, in a variable or in an argument.
+/// A value before its conversion, from the file, a variable or an argument.
 #[derive(Clone, PartialEq)]
 pub(crate) enum Raw {
-    /// The text of a variable or an argument, which has no type.
+    /// Text of a variable or an argument. The type of the value is not known.
     Text(String),
-    /// A string in the file.
+    /// String from the file.
     String(String),
     Integer(String),
     Boolean(bool),
     Array(Vec<Self>),
-    /// A value of a type that no setting has, with the name of that type.
+    /// Value of a type that no setting can have. The field contains the name of the type.
     Other(&'static str),
-    /// A value in a line that is not TOML, which was already reported.
+    /// Value in a line that is not valid TOML. The loader reports this line separately.
     Broken,
 }
 
 impl Raw {
-    /// An empty table. Tables with entries are flattened into keys.
+    /// An empty table. Tables with entries do not become values, because their entries have keys of
+    /// their own.
     pub(crate) const TABLE: Self = Self::Other("a table");
 
-    /// Returns a description of the type for a message.
+    /// Returns the name of the type, for error messages.
     fn name(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::String(_) => "a string",
@@ -44,7 +45,7 @@ impl Raw {
         }
     }
 
-    /// Returns the value as it would be written in a file.
+    /// Returns the value in the syntax of the file.
     pub(crate) fn show(&self) -> String {
         match self {
             Self::Text(text) | Self::String(text) => toml::Value::from(text.as_str()).to_string(),
@@ -59,18 +60,20 @@ impl Raw {
     }
 }
 
-/// The kinds of values that settings have.
+/// The types of values that settings can have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Flag,
-    /// A whole number, up to this maximum.
+    /// A whole number from 0 to this maximum.
     Number(u64),
     List,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// A text: its description for messages, and a function that returns it as written in a file.
+    /// A text. The fields are a description for error messages, and a function that checks a text
+    /// and returns it in the usual form.
     Text(&'static str, fn(&str) -> Result<String, String>),
-    /// A secret: its description for messages, and a function that returns what may be shown of it.
+    /// A secret. The fields are a description for error messages, and a function that returns the
+    /// part of the secret that is safe to show.
     Secret(&'static str, fn(&str) -> String),
 }
 
@@ -78,7 +81,8 @@ impl Kind {
     /// Converts a value to the type of the setting.
     ///
     /// # Errors
-    /// The problem, without the value.
+    /// Fails with a description of the problem if the value is invalid. The description does not
+    /// contain the value.
     pub(crate) fn read(self, raw: &Raw) -> Result<toml::Value, String> {
         let other = |meant| Err(format!("expected {meant}, found {}", raw.name()));
         match (self, raw) {
@@ -89,11 +93,11 @@ impl Kind {
             (Self::Number(most), Raw::Integer(digits) | Raw::Text(digits)) => {
                 let number = digits.parse::<u64>().ok().filter(|number| *number <= most);
                 let number = number.ok_or(format!("is not a whole number from 0 to {most}"))?;
-                // A TOML integer has 63 bits; a larger limit is as good as unlimited.
+                // TOML integers have at most 63 bits. A higher limit means no limit.
                 Ok(i64::try_from(number).unwrap_or(i64::MAX).into())
             }
             (Self::Number(_), _) => other("a whole number"),
-            // In a variable, commas separate the items; empty items do not count.
+            // In a variable, commas separate the items. Empty items are ignored.
             (Self::List, Raw::Text(text)) => {
                 let items = text.split(',').map(str::trim);
                 let items = items.filter(|item| !item.is_empty());
@@ -126,7 +130,7 @@ impl Kind {
         }
     }
 
-    /// Returns a value as it would be written in a file, with secrets hidden.
+    /// Returns a value of this type in the syntax of the file, with secrets hidden.
     pub(crate) fn show(self, value: &toml::Value) -> String {
         match (self, value.as_str()) {
             (Self::Secret(_, show), Some(text)) => toml::Value::from(show(text)).to_string(),
@@ -135,7 +139,7 @@ impl Kind {
     }
 }
 
-/// A type that the value of a setting can have.
+/// A Rust type that a setting's value can have.
 pub(crate) trait Setting {
     const KIND: Kind;
 }
@@ -189,7 +193,8 @@ const DURATION: &str = "a duration with its units, such as \"15s\", \"1m 30s\" o
 const RETAIN: &str = "\"forever\", a duration such as \"90d\", or \"archive after 90d\"";
 const ARCHIVE: &str = "archive after ";
 
-/// Returns a duration in days and smaller units, without the units that are zero.
+/// Formats a duration with the units from days to nanoseconds, without the units that are zero,
+/// such as `1d 2h`.
 fn in_words(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let parts = [
@@ -229,7 +234,7 @@ pub(crate) fn retain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Retain
     retain.map(Some).map_err(Error::custom)
 }
 
-/// The URL of a database. `Debug` and `Display` show it without its password.
+/// The URL of a database. `Debug` and `Display` show the URL without its password.
 ///
 /// ```
 /// use ratchet_config::DatabaseUrl;
@@ -243,19 +248,21 @@ pub(crate) fn retain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Retain
 pub struct DatabaseUrl(Secret<String>);
 
 impl DatabaseUrl {
-    /// Wraps a URL to hide its secrets.
+    /// Creates a `DatabaseUrl` from the text of a URL.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self(Secret::new(url.into()))
     }
 
-    /// Returns the whole URL, for connecting.
+    /// Returns the whole URL, including the password. Call this method only to connect to the
+    /// database.
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose()
     }
 
-    /// Returns the text before the first colon, if that can be a scheme.
+    /// Returns the scheme of the URL: the text before the first colon. Returns `None` if this text
+    /// is not a possible scheme.
     #[must_use]
     pub fn scheme(&self) -> Option<&str> {
         scheme(self.expose())

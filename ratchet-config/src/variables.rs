@@ -8,11 +8,11 @@ use crate::origin::Origin;
 use crate::problem::{Place, Problem};
 use crate::value::Raw;
 
-/// The environment variable that names the configuration file.
+/// Environment variable that contains the path of the configuration file.
 pub const FILE_VARIABLE: &str = "RATCHET_CONFIG";
 
-/// Returns the variables that set a key, and a problem for each that cannot be read. Ignores all
-/// other variables.
+/// Returns an entry for each environment variable that sets a key. Returns a problem for each such
+/// variable whose value is not Unicode. Ignores all other variables.
 pub(crate) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> (Vec<Entry<Raw>>, Vec<Problem>) {
@@ -34,7 +34,8 @@ pub(crate) fn read(
     (entries, problems)
 }
 
-/// Returns the path of the key that a variable sets, if the path begins with one of our sections.
+/// Returns the path of the key that a variable sets. Returns `None` if the name does not contain a
+/// section and a key of Ratchet.
 fn path_of(name: &str) -> Option<Vec<String>> {
     let parts = name.strip_prefix("RATCHET_")?.split("__");
     let path: Vec<String> = parts.map(str::to_ascii_lowercase).collect();

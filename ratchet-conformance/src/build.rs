@@ -11,7 +11,7 @@ pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
-/// Returns a valid name.
+/// Creates a name. Panics if `text` is not a valid name.
 pub(crate) fn name(text: &str) -> Name {
     match Name::new("name", text) {
         Ok(name) => name,
@@ -19,24 +19,24 @@ pub(crate) fn name(text: &str) -> Name {
     }
 }
 
-/// Returns valid names.
+/// Creates several names. Panics if a text is not a valid name.
 pub(crate) fn names<const N: usize>(texts: [&str; N]) -> Vec<Name> {
     texts.into_iter().map(name).collect()
 }
 
-/// Returns a plain job.
+/// Creates a job without any options.
 pub(crate) fn job() -> NewJob {
     NewJob::new("kind", "payload")
 }
 
-/// Returns `count` plain jobs.
+/// Creates `count` jobs without any options. Their payloads are the numbers from 0.
 pub(crate) fn jobs(count: usize) -> Vec<NewJob> {
     (0..count)
         .map(|number| NewJob::new("kind", &number))
         .collect()
 }
 
-/// Returns a JSON document.
+/// Parses a JSON document. Panics if `text` is not valid JSON.
 pub(crate) fn json(text: &str) -> Json {
     match Json::parse("document", text) {
         Ok(json) => json,
@@ -44,7 +44,7 @@ pub(crate) fn json(text: &str) -> Json {
     }
 }
 
-/// Returns an outcome that retries.
+/// Creates the outcome of a failed body whose job is retried after `delay`.
 pub(crate) fn retry(delay: Duration) -> Outcome {
     Outcome::Retry {
         delay,
@@ -52,24 +52,25 @@ pub(crate) fn retry(delay: Duration) -> Outcome {
     }
 }
 
-/// Returns a success with this result.
+/// Creates the outcome of a successful body. `text` is the result, as JSON.
 pub(crate) fn result(text: &str) -> Outcome {
     Outcome::Succeeded {
         result: Some(json(text)),
     }
 }
 
-/// Returns a pass that reclaims the claims of nodes without a heartbeat for 15 s.
+/// Creates a request with the default settings, which reclaims the claims of nodes without a
+/// heartbeat for 15 s.
 pub(crate) fn reclaim() -> ReclaimRequest {
     ReclaimRequest::new()
 }
 
-/// Returns a recurring job without a name that fires every minute.
+/// Creates the definition of a recurring job that fires every minute. The definition has no name.
 pub(crate) fn minutely() -> Recurring {
     Recurring::every(MINUTE).job(job())
 }
 
-/// Returns a request that puts a definition, which must be valid.
+/// Creates a request that stores a recurring definition. Panics if the definition is invalid.
 pub(crate) fn put(recurring: Recurring) -> PutRecurring {
     match recurring.check() {
         Ok(definition) => PutRecurring::new(definition),

@@ -4,30 +4,32 @@ use futures_util::future::BoxFuture;
 
 use crate::Power;
 
-/// One test of the suite: what it proves, what it needs, and its body.
+/// A test case of the suite, with the contract clauses that it proves and the powers that it needs.
 ///
-/// `C` is the argument of the body: [`Cx`](crate::Cx) for stores, [`Transport`](crate::Transport)
-/// for coordinators.
+/// `C` is the type of the argument of the test's body: [`Cx`](crate::Cx) for stores,
+/// [`Transport`](crate::Transport) for coordinators.
 pub struct Case<C: 'static> {
-    /// The group, which is also the name of its module: `claim`.
+    /// Group of the case, such as `claim`. This is also the name of the module that contains the
+    /// case.
     pub group: &'static str,
-    /// The name of the case in its group: a sentence in snake case.
+    /// Name of the case within its group. The name is a sentence in snake case.
     pub name: &'static str,
-    /// The contract clauses that the case proves.
+    /// Ids of the contract clauses that the case proves.
     pub clauses: &'static [&'static str],
-    /// The powers that the case needs. The case is ignored if the suite was not given one of them.
+    /// Powers that the case needs. The suite ignores the case if it was given fewer powers.
     pub needs: &'static [Power],
     pub(crate) body: for<'a> fn(&'a C) -> BoxFuture<'a, ()>,
 }
 
 impl<C> Case<C> {
-    /// Returns the name for listing and filtering: `claim::an_empty_store_yields_nothing`.
+    /// Returns the full name of the case, for lists and filters, such as
+    /// `claim::an_empty_store_yields_nothing`.
     #[must_use]
     pub fn full_name(&self) -> String {
         format!("{}::{}", self.group, self.name)
     }
 
-    /// Returns the first power that the case needs and that is not among `powers`.
+    /// Returns the first power that the case needs and that `powers` does not contain.
     pub(crate) fn lacks(&self, powers: &[Power]) -> Option<Power> {
         self.needs
             .iter()
@@ -46,9 +48,8 @@ impl<C> fmt::Debug for Case<C> {
     }
 }
 
-/// Declares the cases of one group and registers them in one place: the static `CASES` that it
-/// defines consists of exactly these functions, so none can be forgotten. (rustfmt does not format
-/// it.)
+/// Declares the test cases of one group as functions, and the static `CASES` that lists them. So
+/// every declared case is in the list. `rustfmt` does not format the code inside this macro.
 macro_rules! cases {
     (
         $group:literal on $context:ty;

@@ -11,26 +11,28 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// Carries wakeups through a channel of a Redis server.
+/// A coordinator that sends and receives wakeups through a channel of a Redis server.
 ///
-/// `notify` only passes the hint to a task that publishes it. A second task receives the hints of
-/// all publishers. Each task has a connection, and opens a new one when the connection breaks.
+/// `notify` passes each wakeup to a background task, which publishes it. A second task receives the
+/// wakeups of all publishers. Each task has its own connection, and opens a new one after the
+/// connection has failed.
 #[derive(Clone, Debug)]
 pub struct RedisCoordinator {
     outgoing: mpsc::Sender<Wakeup>,
     incoming: broadcast::Sender<Wakeup>,
-    /// Both tasks, which end when the last clone is dropped.
+    /// The two background tasks. They stop when the last clone of the coordinator is dropped.
     _tasks: Arc<JoinSet<()>>,
 }
 
 impl RedisCoordinator {
-    /// How many hints may wait for the connection or for a subscriber. Further hints are dropped.
+    /// Capacity of the queue of wakeups to publish, and of the queue of each subscriber. If a queue
+    /// is full, wakeups are lost.
     const CAPACITY: usize = 256;
-    /// How long to wait before connecting again.
+    /// Pause before the next attempt to connect to Redis.
     const PAUSE: Duration = Duration::from_secs(1);
 
-    /// Joins a channel. Use one channel per database, so that programs do not wake each other's
-    /// nodes.
+    /// Connects to the Redis server at `url`, and subscribes to `channel`. Use one channel per
+    /// database. Otherwise, programs with different databases wake each other's nodes.
     ///
     /// # Errors
     /// If the URL is not a Redis URL, or the server cannot be reached.
@@ -71,7 +73,7 @@ impl ClusterCoordinator for RedisCoordinator {
     }
 }
 
-/// Publishes hints.
+/// Publishes each wakeup from `hints` on the Redis channel.
 async fn publish(redis: redis::Client, channel: String, mut hints: mpsc::Receiver<Wakeup>) {
     let mut connection = None;
     while let Some(hint) = hints.recv().await {
@@ -99,7 +101,8 @@ async fn subscribe(redis: &redis::Client, channel: &str) -> redis::RedisResult<r
     Ok(subscription)
 }
 
-/// Forwards published hints to the subscribers of this process.
+/// Forwards published wakeups to the subscribers in this process. Subscribes to the Redis channel
+/// again after the connection has failed.
 async fn receive(
     redis: redis::Client,
     channel: String,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The jobs are in a SQLite file, which both processes open. The node polls every five seconds, and
-//! a wakeup makes it look at once. If you stop Redis, everything still works, at the speed of
-//! polling.
+//! a wakeup makes the node poll at once. If you stop Redis, jobs still run, but only after the next
+//! regular poll.
 //!
 //! The coordinator is in `lib.rs`; `tests/conformance.rs` runs the conformance suite on it.
 #![expect(clippy::print_stdout, reason = "it prints what happened")]
@@ -23,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::sleep;
 
-/// Prints which process runs the job.
+/// A job that prints the id of the process in which it runs.
 #[derive(Serialize, Deserialize)]
 struct Hello;
 
@@ -62,12 +62,13 @@ async fn run() -> Result<()> {
     }
 }
 
-/// Returns the channel of this database.
+/// Returns the name of the Redis channel for this database.
 fn channel(database: &str) -> String {
     format!("ratchet:wakeups:{database}")
 }
 
-/// Runs the second process: a node, until its standard input ends.
+/// Runs a node until the standard input of this process ends. Only the second process calls this
+/// function.
 async fn node(database: &str, redis: &str) -> Result<()> {
     let poll = Duration::from_secs(5);
     let node = Ratchet::builder(ratchet::connect(database).await?)
@@ -85,8 +86,8 @@ async fn node(database: &str, redis: &str) -> Result<()> {
     Ok(node.run_until(input_ends).await?)
 }
 
-/// Runs the first process: enqueues jobs, and measures how long the other process takes to run
-/// them.
+/// Enqueues jobs, and prints how long the second process takes to run each of them. Only the first
+/// process calls this function.
 async fn show(redis: &str) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let database = format!("sqlite://{}", folder.path().join("jobs.db").display());
@@ -111,7 +112,8 @@ async fn show(redis: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts this program as a node, and waits until it prints that it runs.
+/// Starts this program as a second process that runs a node. Waits until that process prints its
+/// first line.
 async fn start_node(database: &str, redis: &str) -> Result<Child> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["node", database, redis])

@@ -5,18 +5,19 @@ use ratchet_core::Selection;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use tokio::sync::broadcast;
 
-/// Carries wakeups within a process, and gives each node only those for the queues that it polls.
+/// A coordinator within one process. It sends a wakeup only to nodes that poll the queue of the
+/// wakeup. It sends a wakeup without a queue to all nodes.
 ///
-/// A transport between processes looks the same: `notify` passes the hint to a task that publishes
-/// it. A second task receives hints, filters them, and sends them to the broadcast channel of this
-/// process.
+/// A coordinator between processes works in the same way: `notify` passes the wakeup to a task that
+/// publishes it. In each process, a second task receives the published wakeups, filters them, and
+/// sends them to the broadcast channel of the process.
 #[derive(Clone, Debug)]
 pub struct FilteredCoordinator {
     nodes: Arc<Mutex<Vec<Listener>>>,
     own: broadcast::Sender<Wakeup>,
 }
 
-/// A node on the transport, and the queues for which it wants wakeups.
+/// A node that receives wakeups: the queues that it polls, and its broadcast channel.
 #[derive(Debug)]
 struct Listener {
     queues: Selection,
@@ -24,17 +25,18 @@ struct Listener {
 }
 
 impl FilteredCoordinator {
-    /// How many wakeups a subscription may lag behind. Beyond that, one wakeup for any queue
-    /// replaces them.
+    /// Maximum number of wakeups that wait for one subscriber. If a subscriber exceeds it, one
+    /// wakeup for any queue replaces the lost wakeups.
     const CAPACITY: usize = 256;
 
-    /// Creates a transport whose first node polls these queues.
+    /// Returns the coordinator of the first node, which polls `queues`.
     #[must_use]
     pub fn new(queues: Selection) -> Self {
         Self::on(Arc::default(), queues)
     }
 
-    /// Adds another node to the same transport, which polls these queues.
+    /// Returns the coordinator of another node, which polls `queues`. Both coordinators send
+    /// wakeups to each other's nodes.
     #[must_use]
     pub fn join(&self, queues: Selection) -> Self {
         Self::on(Arc::clone(&self.nodes), queues)

@@ -331,7 +331,7 @@ impl Tables {
         ActionOutcome::Became(state)
     }
 
-    /// Returns the jobs that match a purge, the longest finished first.
+    /// Returns the ids of the jobs to purge. The job that ended first comes first.
     fn old(&self, request: &PurgeRequest, now: i64) -> Vec<JobId> {
         let cutoff = from_millis(now.saturating_sub(duration_millis(request.older_than)));
         let jobs = self.jobs.values().map(|row| &row.job);

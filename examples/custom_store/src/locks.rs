@@ -12,7 +12,8 @@ use ratchet_core::{Fence, Name, Result, next_in_time};
 use crate::store::MapStore;
 
 impl MapStore {
-    /// Changes the lock if this owner holds it with this fence, and otherwise changes nothing.
+    /// Applies `change` to a lock if the given owner holds the lock with the given fence. Otherwise
+    /// changes nothing and returns [`Fenced::Stale`].
     fn change_held(
         &self,
         (name, owner, fence): (&Name, &Name, Fence),

@@ -11,11 +11,12 @@ use ratchet_core::time;
 
 use crate::tables::Tables;
 
-/// A store of maps behind one mutex: the five required traits, and no optional part.
+/// A store that keeps all data in maps behind one mutex. It implements the five required traits,
+/// and none of the optional parts of a store.
 ///
-/// Clones share the data, as the connections of several nodes share a database. A node wraps every
-/// store in the core's checks ([`Checked`](ratchet_core::store::Checked)), unless it already has
-/// them. The checks refuse invalid input, end calls at their deadline, and repeat calls after
+/// Clones share the data, as the connections of several nodes share a database. A node wraps its
+/// store in [`Checked`](ratchet_core::store::Checked), unless the store is wrapped already.
+/// `Checked` rejects invalid input, ends calls at their deadline, and repeats calls after
 /// contention.
 #[derive(Clone)]
 pub struct MapStore {
@@ -24,13 +25,13 @@ pub struct MapStore {
 }
 
 impl MapStore {
-    /// Builds an empty store on the clock of this host.
+    /// Creates an empty store that uses the clock of this host.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(ManualClock::running(time::wall_clock()))
     }
 
-    /// Builds an empty store on this clock, which represents the clock of the database.
+    /// Creates an empty store that uses `clock` as the clock of the database.
     #[must_use]
     pub fn with_clock(clock: ManualClock) -> Self {
         Self {
@@ -39,8 +40,8 @@ impl MapStore {
         }
     }
 
-    /// Runs one call as one transaction: no other call sees the tables while it works. The time is
-    /// read once inside the transaction, in milliseconds since 1970.
+    /// Calls `work` as one transaction. No other call can access the tables while `work` runs.
+    /// `work` receives the tables and the current time, in milliseconds since 1970.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&mut Tables, i64) -> T) -> T {
         let tables = self.tables.lock();
         let mut tables = tables.unwrap_or_else(|broken| broken.into_inner());
@@ -60,8 +61,8 @@ impl fmt::Debug for MapStore {
     }
 }
 
-/// The optional parts that are not overridden here are missing: there are no recurring definitions,
-/// workflows or permits. The suite skips their cases.
+/// Implements no optional part of a store: recurring definitions, workflows and permits are
+/// missing. The conformance suite skips the cases for missing parts.
 impl Store for MapStore {
     fn info(&self) -> StoreInfo {
         StoreInfo {

@@ -13,26 +13,30 @@ use ratchet_core::{ClaimToken, JobId, JobState, Name, NodeId};
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) jobs: BTreeMap<JobId, Row>,
-    /// The first job with each idempotency key. Purging the job does not remove its key.
+    /// Id of the first job with each idempotency key. An entry remains after its job is purged.
     pub(crate) idempotency_keys: HashMap<Name, JobId>,
     pub(crate) paused_queues: BTreeSet<Name>,
     pub(crate) nodes: BTreeMap<NodeId, NodeRecord>,
-    /// A lock stays after its release, because its next fence must be greater.
+    /// All locks, by name. A released lock remains in the map, because its next fence must be
+    /// greater than its last fence.
     pub(crate) locks: BTreeMap<Name, StoredLock>,
     pub(crate) versions: HashMap<Name, u64>,
-    /// The last position that was assigned in any lane.
+    /// Position that was assigned last, counted across all lanes.
     last_place: u64,
 }
 
-/// A job, with the data that only the store needs.
+/// A stored job: its record, and the data that only the store uses.
 pub(crate) struct Row {
     pub(crate) job: JobRecord,
-    /// The time of the claim's last report. `None` if no report showed that its body began.
+    /// Time of the current claim's last report, in milliseconds since 1970. `None` if the body of
+    /// the claim has not reported anything yet.
     pub(crate) last_report: Option<i64>,
-    /// The claim that was settled last. Settling it again returns `Applied`.
+    /// Token of the claim that was settled last. If a node settles that claim again, the call
+    /// returns `Applied`.
     pub(crate) settled: Option<ClaimToken>,
     pub(crate) history: Vec<Attempt>,
-    /// The job's position in its lane. The unfinished job with the smallest position is the head.
+    /// Position of the job in its lane. The unfinished job with the smallest position is the head
+    /// of the lane.
     place: u64,
 }
 
@@ -43,8 +47,8 @@ impl Row {
         ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at)
     }
 
-    /// Returns whether this is the token of the current claim. Every write for a claim checks this
-    /// first.
+    /// Returns whether `token` identifies the job's current claim. Every write for a claim checks
+    /// this first.
     pub(crate) fn holds(&self, token: ClaimToken) -> bool {
         self.job.state == JobState::Running && self.token() == token
     }
@@ -59,8 +63,8 @@ impl Row {
 }
 
 impl Tables {
-    /// Returns whether a write may happen: always without a guard, and otherwise while its lock is
-    /// held.
+    /// Returns whether a write is allowed. A write without a guard is always allowed. A write with
+    /// a guard is allowed only while the guard's owner holds the lock.
     pub(crate) fn allows(&self, guard: Option<&Guard>, now: i64) -> bool {
         guard.is_none_or(|guard| {
             let lock = self.locks.get(&guard.lock);
@@ -81,7 +85,9 @@ impl Tables {
         self.enter_lane(id);
     }
 
-    /// Gives a job the last position in its lane, and returns the state in which it waits there.
+    /// Assigns the last position in its lane to a job, and sets the job's state. The state is
+    /// `Blocked` if the lane has another unfinished job, and `Pending` otherwise. Returns the
+    /// state, or `None` if there is no such job.
     pub(crate) fn enter_lane(&mut self, id: JobId) -> Option<JobState> {
         let job = &self.jobs.get(&id)?.job;
         let others = self.jobs.values().filter(|other| other.job.id != id);
@@ -97,7 +103,7 @@ impl Tables {
         Some(state)
     }
 
-    /// Sets the state of a job. If the job ends, the next job of its lane can run.
+    /// Sets the state of a job. If the job ends, the next job of its lane becomes pending.
     pub(crate) fn enter(&mut self, id: JobId, state: JobState, now: i64) {
         let Some(row) = self.jobs.get_mut(&id) else {
             return;
@@ -117,7 +123,8 @@ impl Tables {
         }
     }
 
-    /// Ends the current claim of a job: records the attempt, and removes the owner.
+    /// Ends the current claim of a job: adds the attempt to the history, removes the node from the
+    /// job, and sets the job's state.
     pub(crate) fn end_claim(
         &mut self,
         id: JobId,
@@ -137,7 +144,7 @@ impl Tables {
         self.jobs.get_mut(&id)
     }
 
-    /// Returns the unfinished job that has this unique key.
+    /// Returns the id of the unfinished job with this unique key.
     pub(crate) fn unique_key(&self, key: &Name) -> Option<JobId> {
         let mut rows = self.jobs.values().filter(|row| row.is_unfinished());
         let holder = rows.find(|row| row.job.spec.unique_key.as_ref() == Some(key));
@@ -149,7 +156,7 @@ impl Tables {
         rows.filter(|row| row.job.state == JobState::Running)
     }
 
-    /// Returns the pending jobs that are due.
+    /// Returns the pending jobs that are due at the time `now`.
     pub(crate) fn due(&self, now: i64) -> impl Iterator<Item = &JobRecord> {
         let jobs = self.jobs.values().map(|row| &row.job);
         jobs.filter(move |job| job.state == JobState::Pending && time::to_millis(job.run_at) <= now)

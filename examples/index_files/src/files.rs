@@ -2,16 +2,17 @@ use std::path::{Path, PathBuf};
 
 use walkdir::WalkDir;
 
-/// An item that a walk through a folder finds.
+/// A file, or a problem, that a walk through a folder finds.
 pub(crate) enum Found {
-    /// A regular file.
+    /// The path of a regular file.
     File(PathBuf),
-    /// A description of something that cannot be read.
+    /// A description of a file or folder that cannot be read.
     Problem(String),
 }
 
-/// Returns the regular files under a folder, except those of the database. Symbolic links are not
-/// followed, so loops cannot occur.
+/// Returns the regular files under a folder, except the files of the database. Also returns a
+/// problem for each file or folder that cannot be read. Does not follow symbolic links, so loops
+/// cannot occur.
 pub(crate) fn under(dir: &Path, db: &Path) -> impl Iterator<Item = Found> {
     let own = own_files(db);
     WalkDir::new(dir)
@@ -24,7 +25,7 @@ pub(crate) fn under(dir: &Path, db: &Path) -> impl Iterator<Item = Found> {
         })
 }
 
-/// Returns the files that belong to the database.
+/// Returns the paths of the database's files, or nothing if the database does not exist.
 fn own_files(db: &Path) -> Vec<PathBuf> {
     let Ok(db) = db.canonicalize() else {
         return Vec::new();

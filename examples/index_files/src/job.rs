@@ -8,13 +8,13 @@ use ratchet::{Job, JobContext, JobError, JobResult, NewJob, RetryPolicy};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Records the contents of one file.
+/// A job that records the SHA-256, the size and the number of lines of one file.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct IndexFile {
     path: AnyPath,
 }
 
-/// A path, which may not be UTF-8.
+/// A path that is stored as text if it is valid UTF-8, and as an `OsString` otherwise.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum AnyPath {
@@ -39,7 +39,7 @@ impl From<PathBuf> for AnyPath {
     }
 }
 
-/// The record of a file.
+/// The recorded result for one file.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) path: AnyPath,
@@ -82,7 +82,7 @@ impl Job for IndexFile {
         }
     }
 
-    /// Creates the job of a path. Its idempotency key allows only one job per path.
+    /// Creates the job for one path. Its idempotency key allows only one job per path.
     fn into_job(self) -> NewJob {
         let key = hex(&Sha256::digest(self.path().as_os_str().as_encoded_bytes()));
         NewJob::new(Self::KIND, &self)
@@ -91,8 +91,8 @@ impl Job for IndexFile {
     }
 }
 
-/// Returns the SHA-256 of the file in hexadecimal, its number of bytes and of lines, and how many
-/// microseconds reading took.
+/// Reads a file. Returns its SHA-256 in hexadecimal, its number of bytes, its number of lines, and
+/// the time that reading took, in microseconds.
 #[expect(
     clippy::disallowed_methods,
     reason = "an application may read the clock"

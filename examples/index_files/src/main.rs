@@ -25,7 +25,7 @@ use ratchet::{Client, Job, JobAction, JobFilter, JobState, Name, NewJob, Node, R
 use crate::files::Found;
 use crate::job::IndexFile;
 
-/// How many jobs an enqueue stores, and how many dead letters are requeued at once.
+/// Number of jobs that one call enqueues.
 const BATCH: usize = 500;
 
 #[derive(Parser)]
@@ -33,10 +33,10 @@ const BATCH: usize = 500;
 struct Cli {
     /// The folder to index
     dir: PathBuf,
-    /// The database; run again with the same one to continue
+    /// The SQLite database file; to continue an earlier run, give the same file again
     #[arg(long, default_value = "index_files.db")]
     db: PathBuf,
-    /// How many files to read at once
+    /// The maximum number of files to read at once
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
 }
@@ -56,7 +56,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Indexes the folder. Returns whether every file could be read.
+/// Indexes the folder. Returns whether all files and folders could be read.
 async fn run(cli: &Cli) -> Result<bool> {
     let dir = cli
         .dir
@@ -92,13 +92,15 @@ async fn build(cli: &Cli) -> Result<Node> {
         .heartbeat_interval(Duration::from_millis(300))
         .dead_after(Duration::from_secs(1))
         .reclaim_interval(Duration::from_millis(300))
-        // If this process is killed, the files that it was reading are not the cause.
+        // If this process is killed, the files that it was reading are not the cause. So their jobs
+        // do not fail after a number of crashes.
         .max_crashes(1_000_000)
         .build()?;
     Ok(node)
 }
 
-/// Enqueues a job for each file that never had one. Returns whether every folder could be read.
+/// Enqueues a job for each file that has never had a job. Returns whether all folders could be
+/// read.
 async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<bool> {
     let mut batch: Vec<NewJob> = Vec::with_capacity(BATCH);
     let mut complete = true;
@@ -119,7 +121,7 @@ async fn enqueue(client: &Client, dir: &Path, db: &Path) -> Result<bool> {
     Ok(complete)
 }
 
-/// Requeues the files that could not be read in an earlier run.
+/// Requeues the jobs of files that could not be read in an earlier run.
 async fn retry_failed(client: &Client) -> Result<()> {
     let filter = JobFilter::all()
         .state(JobState::Failed)

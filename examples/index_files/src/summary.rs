@@ -5,10 +5,10 @@ use ratchet::{Client, Job, JobFilter, JobOrder, JobState, Name, PageRequest};
 
 use crate::job::{Entry, IndexFile};
 
-/// How many of the slowest files are shown.
+/// Number of slowest files to print.
 const SLOWEST: usize = 5;
 
-/// Prints the recorded results. Returns whether every file could be read.
+/// Prints the recorded results of all jobs. Returns whether every file could be read.
 pub(crate) async fn print(client: &Client) -> Result<bool> {
     let (mut files, mut bytes, mut lines, mut failed) = (0_u64, 0, 0, 0_u64);
     let mut slowest: Vec<Entry> = Vec::new();

@@ -13,8 +13,10 @@ use ratchet::sqlite::rusqlite::{
 };
 use ratchet::{Checked, Client, NewJob, SharedStore};
 
-/// The tables, in SQL that both databases accept. Every statement uses its parameters in ascending
-/// order, because SQLite treats `$1` as a name and numbers the names as they appear.
+/// SQL that creates the tables, valid for both SQLite and PostgreSQL.
+///
+/// All statements in this file must use their parameters in ascending order. SQLite treats `$1` as
+/// a name, and numbers the names in the order in which they appear.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS orders (
         id TEXT PRIMARY KEY, customer TEXT NOT NULL, cents BIGINT NOT NULL, status TEXT NOT NULL,
@@ -23,32 +25,35 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS imports (batch TEXT PRIMARY KEY, total BIGINT NOT NULL, succeeded BIGINT NOT NULL);
     CREATE TABLE IF NOT EXISTS reports (slot TEXT PRIMARY KEY, shipped BIGINT NOT NULL);";
 
-/// The database of the shop.
+/// The database of the shop: SQLite or PostgreSQL.
 #[derive(Clone, Debug)]
 pub enum Db {
-    /// A file, with one connection for the shop's own tables.
+    /// An SQLite file: Ratchet's store, and one connection for the shop's own tables.
     Sqlite(Checked<SqliteStore>, Arc<Mutex<Connection>>),
-    /// A pool that the shop and Ratchet share.
+    /// A PostgreSQL database: Ratchet's store, and the connection pool that the store and the shop
+    /// share.
     Postgres(Checked<PostgresStore>, PgPool),
 }
 
-/// A row of the table of orders.
+/// One row of the table `orders`.
 #[derive(Debug, serde::Serialize, serde::Deserialize, PartialEq, Eq)]
 pub struct OrderRow {
     /// The customer who ordered.
     pub customer: String,
     /// The price in cents.
     pub cents: i64,
-    /// How far the order has come.
+    /// The status of the order, such as `placed`, `charged` or `shipped`.
     pub status: String,
-    /// The position of the order among the customer's packed orders, from 1.
+    /// The position of the order among the customer's packed orders, from 1. `None` if the order is
+    /// not packed yet.
     pub packed: Option<i64>,
-    /// How many confirmations were sent.
+    /// The number of confirmation mails that were sent.
     pub mails: i64,
 }
 
 impl Db {
-    /// Connects to a PostgreSQL URL, or opens an SQLite file, and creates the tables.
+    /// Connects to a PostgreSQL URL, or opens an SQLite file. Creates the shop's tables if they do
+    /// not exist yet.
     ///
     /// # Errors
     /// If the database cannot be used.
@@ -69,7 +74,8 @@ impl Db {
         Self::on_sqlite(path, SqliteStore::builder(path).connect().await?)
     }
 
-    /// Uses a store that is already open on this file.
+    /// Opens the SQLite file at `path` for the shop's own tables. `store` is a store that is
+    /// already open on the same file.
     ///
     /// # Errors
     /// If the file cannot be used.
@@ -80,7 +86,7 @@ impl Db {
         Ok(Self::Sqlite(store, Arc::new(Mutex::new(own))))
     }
 
-    /// Returns the store, for a node.
+    /// Returns Ratchet's store on this database. A node is built on it.
     #[must_use]
     pub fn store(&self) -> SharedStore {
         match self {
@@ -89,11 +95,11 @@ impl Db {
         }
     }
 
-    /// Runs an insert and enqueues the jobs in one transaction. If the insert adds no row, no job
-    /// is enqueued. Returns whether the insert added a row.
+    /// Runs an `INSERT` statement and enqueues the jobs, in one transaction. Returns whether the
+    /// statement added a row. If it added none, enqueues no job.
     ///
     /// # Errors
-    /// If the database fails, or a job is invalid. Nothing has changed then.
+    /// If the database fails, or a job is invalid. In both cases, nothing is stored.
     pub async fn insert_with_jobs(
         &self,
         client: &Client,
@@ -127,7 +133,7 @@ impl Db {
         }
     }
 
-    /// Runs one statement.
+    /// Runs one SQL statement.
     ///
     /// # Errors
     /// If the database fails.
@@ -145,10 +151,10 @@ impl Db {
         }
     }
 
-    /// Reads one number.
+    /// Runs a query, and returns the number in its first row.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the database fails, or the query returns no row.
     pub async fn number(&self, sql: &'static str, args: Vec<Value>) -> Result<i64> {
         match self {
             Self::Sqlite(_, own) => {
@@ -161,7 +167,7 @@ impl Db {
         }
     }
 
-    /// Reads an order.
+    /// Returns the order with this id, or `None` if there is no such order.
     ///
     /// # Errors
     /// If the database fails.
@@ -199,7 +205,7 @@ impl Db {
     }
 }
 
-/// Runs `work` with the connection on a thread that may block.
+/// Runs `work` with the connection, on a thread that may block.
 async fn blocking<T: Send + 'static>(
     own: &Arc<Mutex<Connection>>,
     work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,

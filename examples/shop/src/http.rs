@@ -22,17 +22,18 @@ struct Shop {
     client: Client,
 }
 
-/// Orders to import. A client that repeats a request must name the batch.
+/// A request to import orders. If a client repeats a request, both requests must have the same
+/// batch id.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Import {
-    /// The batch; a new one by default.
+    /// The id of the batch. By default, the server creates a new id.
     #[serde(default = "BatchId::new")]
     pub batch: BatchId,
-    /// The orders.
+    /// The orders to import.
     pub orders: Vec<Order>,
 }
 
-/// Returns the routes of the shop.
+/// Returns the routes of the shop. Ratchet's own HTTP API is below `/ops`.
 pub fn router(db: Db, client: Client, ops: &Api) -> Router {
     Router::new()
         .route("/orders", post(place))
@@ -79,7 +80,8 @@ async fn import(State(shop): State<Shop>, Json(import): Json<Import>) -> Result<
     Ok((StatusCode::ACCEPTED, Json(json!({ "batch": batch }))).into_response())
 }
 
-/// Enqueues a job for each order, and a job that records the results.
+/// Enqueues a job for each order, and a job that records the results when all orders are processed.
+/// Returns the id of the batch.
 async fn enqueue_import(client: &Client, import: Import) -> anyhow::Result<BatchId> {
     let batch = import.batch;
     client.open_batch(batch).await?;
@@ -104,7 +106,7 @@ async fn enqueue_import(client: &Client, import: Import) -> anyhow::Result<Batch
     Ok(batch)
 }
 
-/// The reason why a request was refused or failed.
+/// The reason why the shop refused a request, or why the request failed.
 enum Refused {
     Because(StatusCode),
     Failed(anyhow::Error),

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use crate::db::Db;
 use crate::orders::{APPROVAL, Order, approval, fulfilment};
 
-/// A simulated card gateway. It is slow, and for some amounts busy at the first attempt.
+/// A simulated card gateway. Each charge takes some time, and some charges fail at their first
+/// attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Gateway {
-    /// How long the gateway takes to answer.
+    /// The time that the gateway takes to answer.
     pub latency: Duration,
 }
 
@@ -27,17 +28,17 @@ impl Gateway {
     }
 }
 
-/// Charges the customer's card. A customer's orders are charged, and later packed, one after the
+/// A job that charges the customer's card. The orders of one customer are charged one after the
 /// other.
 ///
-/// Version 1 of the payload had the amount as a text, such as `"12.50"`.
+/// In version 1 of the payload, the amount was a text, such as `"12.50"`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Charge {
-    /// The order, whose id is also the gateway's id of the charge.
+    /// The id of the order.
     pub order: String,
     /// The customer of the order.
     pub customer: String,
-    /// The amount.
+    /// The amount to charge, in cents.
     pub cents: i64,
 }
 
@@ -93,10 +94,11 @@ impl Job for Charge {
     }
 }
 
-/// Packs an order. A customer's orders are packed one after the other, in the order of placing.
+/// A job that packs an order. The orders of one customer are packed one after the other, in the
+/// order in which they were placed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pack {
-    /// The order.
+    /// The id of the order.
     pub order: String,
     /// The customer of the order.
     pub customer: String,
@@ -126,12 +128,12 @@ impl Job for Pack {
     }
 }
 
-/// Ships an order. A big order must be approved first.
+/// A job that ships an order. If the order is big, the job first waits for an approval.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Ship {
-    /// The order.
+    /// The id of the order.
     pub order: String,
-    /// Whether the order needs an approval.
+    /// Whether the order is big, so that it needs an approval.
     pub big: bool,
 }
 
@@ -161,14 +163,14 @@ impl Job for Ship {
     }
 }
 
-/// Confirms a shipped order by mail, at least once.
+/// Sends a mail that confirms a shipped order. The customer may receive the mail more than once.
 #[ratchet::job(kind = "mail")]
 pub(crate) async fn mail(order: String, db: &Db) -> JobResult {
     let sql = "UPDATE orders SET status = 'mailed', mails = mails + 1 WHERE id = $1";
     Ok(db.execute(sql, vec![order.into()]).await?)
 }
 
-/// Closes an order whose approval did not come in time.
+/// Marks an order as expired, because its approval did not come in time.
 #[ratchet::job(kind = "expire")]
 pub(crate) async fn expire(order: String, db: &Db) -> JobResult {
     Ok(db
@@ -179,13 +181,13 @@ pub(crate) async fn expire(order: String, db: &Db) -> JobResult {
         .await?)
 }
 
-/// Places one order of an import.
+/// Places one order of an import. Returns `false` if the order was placed before.
 #[ratchet::job(kind = "import_order")]
 pub(crate) async fn import_order(order: Order, db: &Db, ctx: &JobContext) -> JobResult<bool> {
     Ok(order.place(db, ctx.client()).await?)
 }
 
-/// Records how many orders of an import were placed.
+/// Records how many orders an import had, and how many of them were placed.
 #[ratchet::job(kind = "record_import")]
 pub(crate) async fn record_import(db: &Db, ctx: &JobContext) -> JobResult {
     for batch in ctx.batches().await? {
@@ -204,7 +206,8 @@ pub(crate) async fn record_import(db: &Db, ctx: &JobContext) -> JobResult {
     Ok(())
 }
 
-/// Reports how many orders had been shipped by the time of the slot.
+/// Counts the orders that have been shipped so far. Stores the count for the slot of this recurring
+/// job, and returns the count.
 #[ratchet::job(kind = "daily_report")]
 pub(crate) async fn daily_report(db: &Db, ctx: &JobContext) -> JobResult<i64> {
     let slot = ctx.slot().unwrap_or_else(|| ctx.run_at());

@@ -12,7 +12,7 @@ use ratchet::{DaemonContext, DaemonResult, Job, NodeBuilder, Overlap, Ratchet, R
 use db::Db;
 use jobs::{Charge, DailyReport, Expire, Gateway, ImportOrder, Mail, Pack, RecordImport, Ship};
 
-/// Returns the node that both the program and the tests run.
+/// Returns a builder for the node that both the program and the tests run.
 pub fn node(db: &Db, gateway: Gateway) -> NodeBuilder {
     let report = Recurring::cron("0 6 * * *")
         .zone("Europe/Berlin")
@@ -35,7 +35,8 @@ pub fn node(db: &Db, gateway: Gateway) -> NodeBuilder {
         .daemon("approvals", remind)
 }
 
-/// Logs every hour how many packed orders wait for an approval, on one node of the cluster.
+/// Logs every hour how many packed orders wait for an approval. The cluster runs this function on
+/// only one node at a time.
 async fn remind(ctx: DaemonContext) -> DaemonResult {
     loop {
         let sql = "SELECT COUNT(*) FROM orders WHERE status = 'packed' AND cents >= $1";

@@ -9,18 +9,19 @@ use serde::{Deserialize, Serialize};
 use crate::db::Db;
 use crate::jobs::{Charge, Expire, Mail, Pack, Ship};
 
-/// Orders of at least this amount are shipped only after an approval.
+/// Price from which an order is big, in cents. A big order is shipped only after an approval.
 pub const BIG: i64 = 50_000;
 
-/// How long a big order waits for its approval.
+/// Maximum time that a big order waits for its approval.
 pub const APPROVAL: Duration = Duration::from_secs(3 * 86_400);
 
-/// An order of a customer. The client chooses the id, so it can repeat a request.
+/// An order that a customer places. The client chooses the id, so the client can safely repeat the
+/// request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Order {
     /// The id of the order.
     pub id: String,
-    /// The customer who orders.
+    /// The customer who placed the order.
     pub customer: String,
     /// The price in cents.
     pub cents: i64,
@@ -33,8 +34,8 @@ pub fn approval(order: &str) -> String {
 }
 
 impl Order {
-    /// Stores the order and enqueues its charge, in one transaction. Returns false if the order was
-    /// placed before.
+    /// Stores the order and enqueues its charge, in one transaction. Returns `false` if the order
+    /// was placed before.
     ///
     /// # Errors
     /// If the database fails, or the order is invalid.
@@ -62,11 +63,11 @@ impl Order {
     }
 }
 
-/// Returns the jobs after a charge: pack, ship, mail. An order whose approval does not come in time
-/// expires.
+/// Creates the jobs that follow a charge: pack, ship and mail. A fourth job marks the order as
+/// expired if the order cannot be shipped, for example because its approval did not come in time.
 ///
-/// These jobs do not form one workflow with the charge, because a job in a lane cannot wait for
-/// another job.
+/// The charge is not part of this workflow. The job that packs the order is in a lane, and a job in
+/// a lane cannot wait for another job.
 #[must_use]
 pub fn fulfilment(charge: &Charge) -> Vec<NewJob> {
     let order = || charge.order.clone();

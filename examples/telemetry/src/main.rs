@@ -18,7 +18,7 @@ use tracing::Instrument;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Charges a card, which fails at first.
+/// A job that charges a card. Its first attempt fails.
 #[derive(Serialize, Deserialize)]
 struct Charge {
     cents: u32,
@@ -40,7 +40,8 @@ impl Job for Charge {
     }
 }
 
-/// Installs a Prometheus exporter. A server would return its text at `/metrics`.
+/// Installs a Prometheus exporter, and returns a handle that renders the metrics as text. A server
+/// would return this text at `/metrics`.
 fn metrics() -> anyhow::Result<PrometheusHandle> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)?
@@ -48,7 +49,8 @@ fn metrics() -> anyhow::Result<PrometheusHandle> {
     Ok(builder.install_recorder()?)
 }
 
-/// Installs an OpenTelemetry exporter that prints spans. A service would send them to a collector.
+/// Installs an OpenTelemetry exporter that prints spans. A real service would send the spans to a
+/// collector.
 fn traces() -> SdkTracerProvider {
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(opentelemetry_stdout::SpanExporter::default())

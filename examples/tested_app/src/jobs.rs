@@ -8,35 +8,35 @@ use ratchet::{BoxError, Job, JobContext, JobError, JobResult, NewJob, Requires, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How long after the sign-up a customer is reminded to confirm the address.
+/// Time from the sign-up to the reminder to confirm the address.
 pub const REMIND_AFTER: Duration = Duration::from_secs(3 * 24 * 3_600);
 
-/// Represents the mail server and the table of readers.
+/// A simulated mail server, and a simulated table of confirmed addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Office(Arc<Mutex<Books>>);
 
-/// The data of the office.
+/// The data in an [`Office`].
 #[derive(Debug, Default)]
 pub struct Books {
-    /// The letters that were sent, as `subject: address`.
+    /// The letters that were sent, each as `subject: address`.
     pub sent: Vec<String>,
-    /// Addresses that were confirmed.
+    /// The addresses that customers have confirmed.
     pub confirmed: BTreeSet<String>,
-    /// How many letters the server refuses before it accepts one.
+    /// The number of letters that the mail server will refuse before it accepts a letter.
     pub refusals: u32,
 }
 
 impl Office {
-    /// Returns the current data.
+    /// Locks the data, and returns it.
     pub fn books(&self) -> MutexGuard<'_, Books> {
         self.0.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 }
 
-/// Welcomes a customer who signed up, and schedules a reminder.
+/// A job that enqueues a welcome letter for a new customer, and schedules a reminder.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct SignUp {
-    /// The address for the letters.
+    /// The address of the customer.
     pub address: String,
 }
 
@@ -67,10 +67,10 @@ impl Job for SignUp {
     }
 }
 
-/// Sends a letter.
+/// A job that sends a letter.
 ///
-/// In the first release this job was called `send_mail`. Its payload had the field `to` and no
-/// subject, because all letters were welcomes.
+/// In the first release, the kind of this job was `send_mail`. Its payload had a field `to` instead
+/// of `address`, and no subject, because all letters were welcome letters.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub struct Letter {
     /// The address of the recipient.
@@ -114,10 +114,11 @@ impl Job for Letter {
     }
 }
 
-/// Reminds a customer whose address is not confirmed.
+/// A job that reminds a customer to confirm the address. The job cancels itself if the address is
+/// already confirmed.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Remind {
-    /// The address for the letter.
+    /// The address of the customer.
     pub address: String,
 }
 

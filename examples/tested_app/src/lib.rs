@@ -11,12 +11,12 @@ use tower::timeout::TimeoutLayer;
 
 use crate::jobs::{Letter, Office, Remind, SignUp};
 
-/// Counts the dead letters, which an operator must look at.
+/// A hook that counts the jobs that become dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct DeadLetters(Arc<AtomicU64>);
 
 impl DeadLetters {
-    /// Returns how many jobs became dead letters on this node.
+    /// Returns the number of jobs that became dead letters on this node.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -31,7 +31,7 @@ impl NodeHook for DeadLetters {
     }
 }
 
-/// Returns the node of the newsletter.
+/// Returns a builder for the node of the newsletter.
 pub fn node(store: SharedStore, office: Office, dead_letters: DeadLetters) -> NodeBuilder {
     Ratchet::builder(store)
         .register::<(SignUp, Letter, Remind)>()

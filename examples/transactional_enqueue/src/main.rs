@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgPool;
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
-/// Charges the customer of an order. The body reads the order, which must be stored by then.
+/// A job that charges the customer of an order. Its body reads the order from the database, so the
+/// order must be committed before the body runs.
 #[derive(Serialize, Deserialize)]
 struct Charge {
     order: i64,
@@ -42,7 +43,7 @@ impl Job for Charge {
     }
 }
 
-/// Sends the customer a confirmation of an order.
+/// A job that sends the customer a confirmation of an order.
 #[derive(Serialize, Deserialize)]
 struct Confirm {
     order: i64,
@@ -58,7 +59,7 @@ impl Job for Confirm {
     }
 }
 
-/// The application's database, which is also Ratchet's.
+/// The database that the application and Ratchet share.
 #[derive(Clone)]
 struct Shop {
     pool: PgPool,
@@ -79,7 +80,8 @@ impl Shop {
         Ok(())
     }
 
-    /// Inserts an order and enqueues its jobs. Nothing is visible before the caller commits.
+    /// Inserts an order and enqueues its jobs in `transaction`. The order and the jobs become
+    /// visible when the caller commits.
     async fn order(
         &self,
         client: &Client,

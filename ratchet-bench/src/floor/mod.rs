@@ -13,7 +13,7 @@ use ratchet_bench::load::Nothing;
 
 use crate::Options;
 
-/// Rows per claim, and per completion.
+/// Maximum number of rows that one claim returns, and that one statement completes.
 const BATCH: usize = 100;
 
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
@@ -31,7 +31,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
     Ok(outcome)
 }
 
-/// Returns the payloads of `count` jobs, numbered from `first`.
+/// Returns the JSON payloads of `count` jobs, numbered from `first`.
 fn payloads(first: usize, count: usize) -> Result<Vec<String>> {
     let payload = |n| Ok(serde_json::to_string(&Nothing::number(n))?);
     (first..first + count).map(payload).collect()

@@ -19,9 +19,9 @@ use super::{BATCH, payloads};
 use crate::Options;
 use crate::measure::Meter;
 
-/// The number of the workers' connections.
+/// Number of workers. Each worker has one connection.
 const WORKERS: usize = 8;
-/// Rows per insert while preloading.
+/// Number of rows per insert, when jobs are stored before the measurement.
 const LOAD: usize = 1_000;
 
 const SCHEMA: &str = "
@@ -52,8 +52,8 @@ pub(super) async fn run(scenario: &str, options: &Options) -> Result<Outcome> {
         "enqueue" => enqueue(options).await,
         "drain" => drain(connection, options).await,
         _ => {
-            // The table has been in use: for an empty one, PostgreSQL would plan the claim as a
-            // full scan.
+            // The finished rows represent a table in use. For an empty table, PostgreSQL would plan
+            // the claim as a full scan.
             sqlx::raw_sql(HISTORY).execute(&mut connection).await?;
             latency(options).await
         }
@@ -107,7 +107,7 @@ async fn insert(connection: &mut PgConnection, first: usize, count: usize) -> Re
     Ok(())
 }
 
-/// Claims, runs and completes one batch. Returns its size.
+/// Claims, runs and completes one batch of jobs. Returns the number of jobs in the batch.
 async fn work(connection: &mut PgConnection, ledger: &Ledger) -> Result<usize> {
     let claim = sqlx::query_as(CLAIM).bind(i64::try_from(BATCH)?);
     let claimed: Vec<(i64, String)> = claim.fetch_all(&mut *connection).await?;
@@ -165,7 +165,8 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
     Ok(outcome)
 }
 
-/// Inserts at a fixed rate, and wakes the worker within this process.
+/// Measures start latencies. Inserts jobs at a fixed rate, and wakes a worker in this process after
+/// each insert.
 async fn latency(options: &Options) -> Result<Outcome> {
     let total = options.rate as usize * options.seconds as usize;
     let ledger = Ledger::new(total);
@@ -211,7 +212,8 @@ async fn latency(options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns a pool that does not ping before each use, which would double the round trips.
+/// Returns the producers' connection pool. The pool does not ping a connection before each use,
+/// because a ping would double the round trips.
 async fn producers(options: &Options) -> Result<PgPool> {
     let size = u32::try_from(options.producers)?;
     let pool = PgPoolOptions::new()

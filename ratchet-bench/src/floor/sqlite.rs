@@ -41,13 +41,15 @@ fn open(path: &str) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Jobs to insert, and the channel that is notified when they are durable.
+/// Jobs to insert, and a channel. The writer sends a message to the channel when the jobs are
+/// durable.
 struct Insert {
     payloads: Vec<String>,
     done: SyncSender<()>,
 }
 
-/// Repeatedly inserts everything that is queued, in one transaction.
+/// Inserts jobs until all senders are dropped. Each transaction inserts the jobs that are queued at
+/// that time.
 fn write(connection: &mut Connection, inserts: &Receiver<Insert>) -> Result<()> {
     while let Ok(first) = inserts.recv() {
         let transaction = begin(connection)?;
@@ -107,7 +109,7 @@ fn enqueue(mut connection: Connection, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Claims, runs and completes one batch. Returns its size.
+/// Claims, runs and completes one batch of jobs. Returns the number of jobs in the batch.
 fn work(connection: &mut Connection, ledger: &Ledger) -> Result<usize> {
     let transaction = begin(connection)?;
     let mut claimed: Vec<(i64, String)> = Vec::with_capacity(BATCH);

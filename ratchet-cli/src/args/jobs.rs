@@ -8,7 +8,7 @@ use ratchet::{BatchId, InvalidInput, JobFilter, JobId, JobOrder, JobState, Name}
 
 use super::parse;
 
-/// Jobs.
+/// The arguments of `ratchet jobs`.
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Jobs {
@@ -18,40 +18,41 @@ pub(crate) struct Jobs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
-    /// List jobs, newest first
+    /// List jobs, by default newest first
     List {
         #[command(flatten)]
         filter: Filter,
         /// The maximum number of jobs to list; 50 by default, or all with --stream
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
-        /// Only jobs that come after this one in the order of the list
+        /// List only jobs that come after the job with this id in the order of the list
         #[arg(long, value_name = "ID")]
         after: Option<JobId>,
         /// The order of the list
         #[arg(long, value_enum, default_value_t)]
         order: Order,
-        /// With --json: write one line for each job as it is read
+        /// Write each job as one line of JSON as soon as it is read; requires --json
         #[arg(long)]
         stream: bool,
     },
-    /// Show one job with its attempts
+    /// Show one job and its attempts
     Show {
         /// The id of the job
         id: JobId,
-        /// Show payload, result and checkpoint, which may be confidential
+        /// Also show the payload, the result and the checkpoint, which may be confidential
         #[arg(long)]
         payload: bool,
     },
-    /// Make dead letters pending again, with a fresh count of attempts
+    /// Make dead letters pending again, and reset their count of attempts to 0
     Retry {
         /// The ids of the jobs
         #[arg(required = true)]
         ids: Vec<JobId>,
     },
-    /// Cancel jobs: at once if they wait; running jobs get the request within a heartbeat
+    /// Cancel jobs: waiting jobs at once; running jobs receive a request to cancel within one
+    /// heartbeat interval of their node
     Cancel {
-        /// The ids of the jobs; alternatively, give a filter or --all
+        /// The ids of the jobs; without ids, give a filter or --all
         ids: Vec<JobId>,
         #[command(flatten)]
         bulk: Bulk,
@@ -77,7 +78,7 @@ pub(crate) enum JobsCommand {
         #[arg(long, short)]
         yes: bool,
     },
-    /// Make all matching dead letters pending again
+    /// Make all dead letters that match the filter pending again
     Requeue {
         #[command(flatten)]
         bulk: Bulk,
@@ -86,22 +87,23 @@ pub(crate) enum JobsCommand {
     Purge(Purge),
 }
 
-/// A filter of jobs.
+/// Options that select jobs by their properties.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Filter {
-    /// Only jobs in this state; may be repeated, or have several states separated by commas
+    /// Select only jobs in this state; for several states, repeat the option or separate the states
+    /// by commas
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) state: Vec<State>,
-    /// Only jobs in this queue
+    /// Select only jobs in this queue
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// Only jobs of this kind
+    /// Select only jobs of this kind
     #[arg(long)]
     pub(crate) kind: Option<String>,
-    /// Only jobs with this tag
+    /// Select only jobs with this tag
     #[arg(long)]
     pub(crate) tag: Option<String>,
-    /// Only jobs in this batch
+    /// Select only jobs in this batch
     #[arg(long, value_name = "ID")]
     pub(crate) batch: Option<BatchId>,
 }
@@ -163,12 +165,12 @@ impl Order {
     }
 }
 
-/// The jobs that an action applies to: those that match a filter, or all.
+/// Options that select the jobs for an action: all jobs that match a filter, or all jobs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Bulk {
     #[command(flatten)]
     pub(crate) filter: Filter,
-    /// Act on every job; required if there is no filter
+    /// Act on all jobs; required if no filter is given
     #[arg(long)]
     pub(crate) all: bool,
     /// The maximum number of jobs to act on
@@ -179,13 +181,13 @@ pub(crate) struct Bulk {
     pub(crate) yes: bool,
 }
 
-/// The ended jobs to delete.
+/// The arguments of `ratchet jobs purge`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Purge {
-    /// Only jobs that ended more than this time ago, such as 30d or 12h
+    /// Delete only jobs that ended more than this time ago, such as 30d or 12h
     #[arg(long, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) older_than: Duration,
-    /// Only jobs in this state; may be repeated; by default succeeded, failed and cancelled
+    /// Delete only jobs in this state; may be repeated; by default succeeded, failed and cancelled
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) state: Vec<State>,
     /// The maximum number of jobs to delete
@@ -196,17 +198,17 @@ pub(crate) struct Purge {
     pub(crate) yes: bool,
 }
 
-/// The job to enqueue.
+/// The arguments of `ratchet enqueue`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Enqueue {
     /// The kind of the job
     pub(crate) kind: String,
-    /// The payload as JSON, or `-` to read it from stdin
+    /// The payload as JSON, or `-` to read the payload from stdin
     pub(crate) payload: String,
-    /// The queue; `default` if not given
+    /// The queue of the job; by default `default`
     #[arg(long)]
     pub(crate) queue: Option<String>,
-    /// The priority
+    /// The priority of the job
     #[arg(long, value_enum)]
     pub(crate) priority: Option<Priority>,
     /// The delay until the job is due, such as 30s or 2h
@@ -215,22 +217,22 @@ pub(crate) struct Enqueue {
     /// The time at which the job is due, such as 2030-12-31T23:59:00Z
     #[arg(long, value_parser = parse::time, value_name = "TIME", conflicts_with = "delay")]
     pub(crate) at: Option<DateTime<Utc>>,
-    /// A tag to find the job by; may be repeated
+    /// A tag by which the job can be found; may be repeated
     #[arg(long)]
     pub(crate) tag: Vec<String>,
-    /// The unique key: at most one unfinished job has it
+    /// The unique key; nothing is enqueued if an unfinished job has the same key
     #[arg(long, value_name = "KEY")]
     pub(crate) unique_key: Option<String>,
-    /// The idempotency key: at most one job ever has it
+    /// The idempotency key; nothing is enqueued if an earlier job had the same key
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
-    /// The capability that a node needs to run the job
+    /// The capability that a node must have to run the job
     #[arg(long)]
     pub(crate) capability: Option<String>,
     /// The lane inside the queue; jobs of one lane run one after the other
     #[arg(long)]
     pub(crate) lane: Option<String>,
-    /// The resource of which the job needs a permit to run
+    /// The resource for which the job needs a permit to run
     #[arg(long, value_name = "RESOURCE")]
     pub(crate) permit: Option<String>,
     /// The timeout of one attempt, such as 30s or 5m

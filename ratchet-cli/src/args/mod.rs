@@ -24,10 +24,11 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// The arguments of every command.
+/// The options that every command accepts.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// The configuration file; by default `ratchet.toml` in the current directory, if it exists
+    /// The configuration file; by default `ratchet.toml` in the current directory, if that file
+    /// exists
     #[arg(
         long,
         global = true,
@@ -35,9 +36,9 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     pub(crate) config: Option<PathBuf>,
-    /// The database, instead of the configured one: `sqlite://FILE`, `postgres://…`,
-    /// `sqlserver://…`, `mongodb://…`. Other users of the host can see the command line, so keep a
-    /// URL with a password in the configuration file or in RATCHET_STORE__URL
+    /// The URL of the database, instead of the configured URL: `sqlite://FILE`, `postgres://…`,
+    /// `sqlserver://…`, `mongodb://…`. Other users of the host can see the command line, so set a
+    /// URL that contains a password in the configuration file or in RATCHET_STORE__URL
     #[arg(
         long,
         global = true,
@@ -48,7 +49,7 @@ pub(crate) struct Global {
     /// Write JSON for programs: one document, or one line for each item of a stream
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
-    /// Whether to use colours; `auto` uses them on terminals only, and respects NO_COLOR
+    /// Whether to use colours; `auto` uses colours only on a terminal, and respects NO_COLOR
     #[arg(
         long,
         global = true,
@@ -57,7 +58,7 @@ pub(crate) struct Global {
         help_heading = "Global options"
     )]
     pub(crate) color: Color,
-    /// Write logs of level `info` to stderr; if repeated, of level `debug`
+    /// Write logs of level `info` to stderr; if given twice, also of level `debug`
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
     pub(crate) verbose: u8,
 }
@@ -76,33 +77,33 @@ pub(crate) enum Command {
     Migrate(Migrate),
     /// Show live nodes, queues, leaders and the oldest due job
     Status,
-    /// The nodes: list, drain
+    /// List or drain nodes
     #[command(subcommand, arg_required_else_help = true)]
     Nodes(NodesCommand),
-    /// The jobs: list, show, and act on them
+    /// List, show and change jobs
     Jobs(Jobs),
     /// Enqueue a job
     Enqueue(Enqueue),
-    /// The queues: list, pause, resume
+    /// List, pause and resume queues
     Queues(Queues),
-    /// The recurring definitions: list, show, pause, resume, trigger
+    /// List, show, pause, resume and trigger recurring definitions
     Recurring(Recurring),
     /// Show the locks and their owners
     Locks,
-    /// Look for problems with the database and the cluster
+    /// Check the database and the cluster for problems
     Doctor(Doctor),
-    /// Measure enqueue, drain and start latency against this database
+    /// Measure the enqueue rate, the drain rate and the start latency on this database
     Bench(Bench),
     /// Serve the HTTP interface and the dashboard, without running jobs
     Serve(Serve),
-    /// Show a live view of the cluster
+    /// Show a live view of the cluster in the terminal
     Top(Top),
-    /// The configuration: check, show, or print a sample
+    /// Check or show the configuration, or print a sample
     #[command(subcommand, arg_required_else_help = true)]
     Config(ConfigCommand),
-    /// Print the completion script for a shell
+    /// Print a completion script for a shell
     Completions(Completions),
-    /// Print the manual page, or write the page of every command into a directory
+    /// Print the manual page, or write the manual pages of all commands into a directory
     Man(Man),
 }
 
@@ -110,13 +111,15 @@ pub(crate) enum Command {
 #[derive(Args, Clone, Copy, Debug)]
 #[group(multiple = false)]
 pub(crate) struct Migrate {
-    /// Print the commands that migrate an empty database, without connecting
+    /// Print the commands that create the schema in an empty database; does not connect to a
+    /// database
     #[arg(long)]
     pub(crate) print: bool,
-    /// Print the commands that this database lacks, and change nothing
+    /// Print the commands of the migrations that this database lacks; changes nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Check whether this database lacks migrations: exit code 6 if it does, 0 if not
+    /// Check whether this database lacks migrations; exits with code 6 if it does, and with code 0
+    /// if not
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -129,9 +132,9 @@ pub(crate) enum NodesCommand {
         #[arg(long)]
         all: bool,
     },
-    /// Ask a node to claim no more jobs, finish its running jobs, and leave
+    /// Ask a node to claim no more jobs, finish its running jobs, and leave the cluster
     Drain {
-        /// The id of the node, or its label
+        /// The id or the label of the node
         node: String,
     },
 }
@@ -145,17 +148,17 @@ pub(crate) struct Queues {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueuesCommand {
-    /// List the queues with their jobs (the default)
+    /// List the queues and the numbers of their jobs (the default)
     List,
-    /// Pause a queue: no more of its jobs are claimed; running jobs continue
+    /// Pause a queue: nodes claim no more of its jobs, but running jobs continue
     Pause {
         /// The name of the queue
         queue: String,
-        /// Pause the queue even if it is unknown, because it has no jobs yet
+        /// Pause the queue even if it is unknown because no job was enqueued in it yet
         #[arg(long)]
         new: bool,
     },
-    /// Resume a queue: its jobs are claimed again
+    /// Resume a queue: nodes claim its jobs again
     Resume {
         /// The name of the queue
         queue: String,
@@ -171,17 +174,17 @@ pub(crate) struct Recurring {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RecurringCommand {
-    /// List the definitions with their next slots (the default)
+    /// List the recurring definitions with their next slots (the default)
     List,
-    /// Show one definition
+    /// Show one recurring definition
     Show {
         /// The name of the definition
         name: String,
-        /// Show the payload of the definition's jobs
+        /// Also show the payload of the definition's jobs
         #[arg(long)]
         payload: bool,
     },
-    /// Pause a definition: no more slots are fired until it is resumed
+    /// Pause a definition: it enqueues no jobs for its slots until it is resumed
     Pause {
         /// The name of the definition
         name: String,
@@ -198,7 +201,7 @@ pub(crate) enum RecurringCommand {
     },
 }
 
-/// Returns the command line parser. The help of every command lists the exit codes.
+/// Returns the parser of the command line. The help of every command lists the exit codes.
 pub(crate) fn command() -> clap::Command {
     with_codes(Cli::command())
 }
@@ -209,11 +212,12 @@ fn with_codes(command: clap::Command) -> clap::Command {
 
 /// Parses the command line of this process.
 ///
-/// Prints the help or the version if requested, and ends the process with exit code 0. Without
-/// `--json` it also prints errors, and ends the process with exit code 2.
+/// If the user requests the help or the version, prints it and ends the process with exit code 0.
+/// If the command line is invalid and does not contain `--json`, prints the error and ends the
+/// process with exit code 2.
 ///
 /// # Errors
-/// The error of the parser, if the command line has `--json`.
+/// The error of the parser, if the command line is invalid and contains `--json`.
 pub(crate) fn read() -> Result<Cli, Failure> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let read = command().color(color(&args)).try_get_matches_from(&args);
@@ -224,7 +228,8 @@ pub(crate) fn read() -> Result<Cli, Failure> {
     })
 }
 
-/// Returns the value of `--color`, for the help and the errors that the parser itself prints.
+/// Returns the value of the option `--color` in `args`. The parser needs the value before parsing,
+/// for the help and the errors that it prints.
 fn color(args: &[OsString]) -> clap::ColorChoice {
     let mut options = args.iter().take_while(|arg| *arg != "--");
     let mut last = None;
@@ -243,7 +248,8 @@ fn color(args: &[OsString]) -> clap::ColorChoice {
     }
 }
 
-/// Returns whether `--json` is among the options, even if the rest of the command line is invalid.
+/// Returns whether the options contain `--json`. Works even if the rest of the command line is
+/// invalid.
 fn asks_for_json(args: &[OsString]) -> bool {
     let mut options = args.iter().take_while(|arg| *arg != "--");
     options.any(|arg| arg == "--json")
@@ -273,7 +279,8 @@ mod tests {
         assert_eq!(color(&["--", "--color=always"]), clap::ColorChoice::Auto);
     }
 
-    /// Collects every command, as typed by the user.
+    /// Appends all subcommands of `command` to `found`, as a user types them, such as `ratchet jobs
+    /// list`.
     fn all(command: &clap::Command, path: &str, found: &mut Vec<String>) {
         for sub in command.get_subcommands() {
             let path = format!("{path} {}", sub.get_name());

@@ -10,7 +10,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("{error}; expected a duration such as 500ms, 30s, 5m, 2h or 7d"))
 }
 
-/// Parses a time in the format of RFC 3339.
+/// Parses a time in the format of RFC 3339, such as `2030-12-31T23:59:00Z`.
 pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     DateTime::parse_from_rfc3339(text)
         .map(|at| at.to_utc())

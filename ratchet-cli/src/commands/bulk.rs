@@ -20,11 +20,12 @@ use crate::exit::{Failure, Verdict};
 use crate::interruptible;
 use crate::output::{Table, number, since};
 
-/// The maximum number of jobs that are counted for the question before an action.
+/// Number of jobs after which the command stops counting. The confirmation question shows the
+/// count.
 const LOOK: usize = 1_000;
-/// How many jobs one call reads or deletes.
+/// Maximum number of jobs that one call reads or deletes.
 const PAGE: usize = 200;
-/// The maximum number of ids in one call.
+/// Maximum number of job ids in one call.
 const IDS: usize = 500;
 
 #[derive(Serialize)]
@@ -35,8 +36,8 @@ struct Acted {
 #[derive(Serialize)]
 struct One {
     id: String,
-    /// `became`, `cancel_requested`, `changed`, `deleted`, `refused`, `key_taken`, `not_found` or
-    /// `other`.
+    /// The outcome of the action for this job: `became`, `cancel_requested`, `changed`, `deleted`,
+    /// `refused`, `key_taken`, `not_found` or `other`.
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<view::State>,
@@ -48,7 +49,7 @@ struct Purged {
     complete: bool,
 }
 
-/// Deletes the jobs with these ids after a confirmation, because this cannot be undone.
+/// Asks for confirmation, and then deletes the jobs with these ids. A deletion cannot be undone.
 pub(super) async fn delete_named(app: &mut App, ids: &[JobId], yes: bool) -> Result<(), Failure> {
     let noun = if ids.len() == 1 { "job" } else { "jobs" };
     confirm(&format!("delete {} {noun}", ids.len()), yes).await?;
@@ -75,8 +76,8 @@ pub(super) async fn requeue(app: &mut App, bulk: Bulk) -> Result<(), Failure> {
     act_on_all(app, &bulk, JobAction::Requeue, "requeue").await
 }
 
-/// Acts on the jobs with these ids, and lists the outcome of each. After a failure or Ctrl-C, lists
-/// the outcomes so far.
+/// Applies the action to the jobs with these ids, and prints the outcome for each job. After a
+/// failure or Ctrl-C, prints the outcomes so far.
 pub(super) async fn act_on(app: &mut App, ids: &[JobId], action: JobAction) -> Result<(), Failure> {
     let client = interruptible(app.client()).await?;
     let mut acted = Vec::with_capacity(ids.len());
@@ -147,7 +148,7 @@ fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
     (one, failure)
 }
 
-/// Acts on all jobs that match the filter, after a confirmation.
+/// Asks for confirmation, and then applies the action to all jobs that match the filter.
 async fn act_on_all(
     app: &mut App,
     bulk: &Bulk,
@@ -227,7 +228,8 @@ fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure
     }
 }
 
-/// The number of jobs that an action is about to change: exact, or a lower bound.
+/// The number of jobs that match a filter, in total and by kind. The numbers are lower bounds if
+/// `more` is true.
 struct Found {
     count: u64,
     more: bool,
@@ -235,13 +237,13 @@ struct Found {
 }
 
 impl Found {
-    /// Returns whether no job matches.
+    /// Returns whether all jobs were checked and no job matches.
     const fn is_nothing(&self) -> bool {
         self.count == 0 && !self.more
     }
 
-    /// Returns how many jobs may be changed: the requested limit, and if the user has confirmed an
-    /// exact count, at most that count.
+    /// Returns the maximum number of jobs that the action may change. It never exceeds `limit`. If
+    /// the user confirmed an exact count, it does not exceed that count either.
     fn agreed(&self, limit: Option<u64>, yes: bool) -> u64 {
         let limit = limit.unwrap_or(u64::MAX);
         match yes || self.more {
@@ -250,8 +252,8 @@ impl Found {
         }
     }
 
-    /// Returns the count in words, such as `at least 1,000 jobs (mail 900, report 100)` or
-    /// `at most 2 of 3 jobs (mail 3)`.
+    /// Returns the count as a text for the confirmation question, such as `at least 1,000 jobs
+    /// (mail 900, report 100)` or `at most 2 of 3 jobs (mail 3)`.
     fn words(&self, limit: Option<u64>) -> String {
         let most = limit.filter(|limit| self.more || *limit < self.count);
         let most = most.map_or(String::new(), |most| {
@@ -281,8 +283,8 @@ impl Found {
     }
 }
 
-/// Counts the jobs that match the filter and the condition `also`, oldest first, until about
-/// [`LOOK`] jobs were read.
+/// Counts the jobs that match the filter and for which `also` returns true. Reads the oldest jobs
+/// first, and stops after about [`LOOK`] jobs.
 async fn look(
     client: &Client,
     filter: &JobFilter,
@@ -316,7 +318,7 @@ async fn look(
     }
 }
 
-/// Deletes jobs that ended more than a given time ago, after a confirmation.
+/// Asks for confirmation, and then deletes the jobs that ended more than a given time ago.
 pub(super) async fn purge(app: &mut App, purge: Purge) -> Result<(), Failure> {
     let states = ended_states(&purge)?;
     let client = app.client().await?;

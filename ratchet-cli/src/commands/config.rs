@@ -9,7 +9,7 @@ use crate::args::ConfigCommand;
 use crate::exit::Failure;
 use crate::output::{DIM, Table, clean, paint};
 
-/// The result of a check.
+/// The JSON output of `ratchet config check`.
 #[derive(Serialize)]
 struct Checked<'a> {
     ok: bool,
@@ -17,12 +17,12 @@ struct Checked<'a> {
     problems: &'a [Problem],
 }
 
-/// The values in effect.
+/// The JSON output of `ratchet config show`.
 #[derive(Serialize)]
 struct Shown {
     file: Option<String>,
     settings: Vec<Setting>,
-    /// The time-zone data of this process.
+    /// The time-zone data that this process uses.
     zone_data: ZoneData,
 }
 
@@ -92,7 +92,8 @@ fn show(app: &mut App) -> Result<(), Failure> {
 mod tests {
     use ratchet_config::HttpConfig;
 
-    /// The table of keys repeats the default limits, because `ratchet-config` does not depend on
+    /// Checks that the defaults in the table of configuration keys equal the limits of
+    /// `ratchet-http`. The table repeats these limits, because `ratchet-config` does not depend on
     /// `ratchet-http`.
     #[test]
     fn the_limits_of_the_sample_are_those_that_hold_anyway() {

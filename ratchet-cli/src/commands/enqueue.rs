@@ -31,22 +31,22 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     }
     app.out.line(job)?;
     if !created {
-        // Scripts read the id from stdout, so the remark goes to stderr. If writing fails, stderr
-        // has no reader.
+        // Scripts read the id from stdout, so the remark goes to stderr. A failed write is ignored,
+        // because stderr then has no reader.
         let remark = "nothing was enqueued: an earlier job has the key";
         drop(writeln!(anstream::stderr(), "{remark}"));
     }
     Ok(())
 }
 
-/// Reads stdin to its end. If this future is dropped, a background thread continues to read.
+/// Reads stdin to its end. If this future is dropped, a background thread continues to read stdin.
 async fn from_stdin() -> Result<String, Failure> {
     let read = tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()));
     let read = read.await;
     Ok(read.map_err(|error| Failure::failed(error.to_string()))??)
 }
 
-/// Returns the payload unchanged, or fails if it is not JSON.
+/// Returns `text` as JSON without reformatting it. Fails if `text` is not valid JSON.
 fn payload(text: &str) -> Result<Box<RawValue>, Failure> {
     serde_json::from_str(text.trim()).map_err(|error| {
         Failure::usage(format!("the payload is not JSON: {error}"))

@@ -15,12 +15,12 @@ use crate::output::{
     BAD, BOLD, BUSY, Cell, DIM, GOOD, Table, WARN, ago, instant, paint, short, since, until,
 };
 
-/// How many jobs one call reads.
+/// Maximum number of jobs that one call reads.
 const PAGE: usize = 200;
-/// How many jobs are listed by default.
+/// Maximum number of jobs that `ratchet jobs list` shows by default.
 const LISTED: usize = 50;
 
-/// A job and its attempts.
+/// The JSON output of `ratchet jobs show`: a job and its attempts.
 #[derive(Serialize)]
 struct Detail {
     #[serde(flatten)]
@@ -81,7 +81,7 @@ impl Pages {
         Ok(view::Jobs::from(&page))
     }
 
-    /// Writes a line for each job, up to `limit`.
+    /// Writes one line of JSON for each job, for at most `limit` jobs.
     async fn stream(mut self, app: &mut App, limit: usize) -> Result<(), Failure> {
         let client = app.client().await?;
         let mut left = limit;
@@ -145,7 +145,8 @@ pub(super) fn table(jobs: &[view::Job], now: Timestamp) -> Table {
     table
 }
 
-/// Returns the most relevant time of the job: when it ended, was claimed, or is due.
+/// Returns the most relevant time of the job as a text: the time when it ended, was claimed, or is
+/// due.
 fn when(job: &view::Job, now: Timestamp) -> String {
     match (job.finished_at, job.claimed_at, job.state) {
         (Some(at), _, _) | (None, Some(at), _) => ago(at.0, now),
@@ -199,14 +200,14 @@ async fn show(app: &mut App, id: JobId, payload: bool) -> Result<(), Failure> {
     app.out.table(&attempts(&history, told, &labels, now), "")
 }
 
-/// Returns the labels of the nodes by id. Nodes that ended more than a day ago are missing.
+/// Returns the label of each node by its id. The map lacks nodes that ended more than a day ago.
 async fn labels(client: &Client) -> Result<BTreeMap<String, String>, Failure> {
     let nodes = client.nodes().await?;
     let label = |node: &NodeRecord| (node.node.to_string(), node.label.to_string());
     Ok(nodes.iter().map(label).collect())
 }
 
-/// Splits a text, such as a stack trace, into lines, and replaces tabs by spaces.
+/// Splits a text, such as a stack trace, into lines. Replaces each tab by spaces.
 fn lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| line.replace('\t', "    "))
 }
@@ -279,14 +280,15 @@ fn fields(
     set.chain(error).collect()
 }
 
-/// Returns the text that the JSON output contains for an enum value, such as `normal`.
+/// Returns a table cell with the text that the JSON output uses for an enum value, such as
+/// `normal`.
 fn word(value: &impl Serialize) -> Cell {
     let json = serde_json::to_value(value).unwrap_or_default();
     json.as_str().unwrap_or_default().into()
 }
 
-/// Returns the table of attempts. Errors are shown in full, except for the error `told`: it is
-/// shown in full above the table, and shortened here.
+/// Returns the table of a job's attempts. Shows errors in full. Only the error `told` is shortened,
+/// because the caller already shows it in full above the table.
 fn attempts(
     history: &[view::Attempt],
     told: Option<&str>,

@@ -11,10 +11,11 @@ use crate::output::{GOOD, Table, WARN, paint};
 
 #[derive(Serialize)]
 struct Report<'a> {
-    /// Which migrations are listed: `applied`, `pending` or `all`.
+    /// The kind of migrations in the list: `applied`, `pending` or `all`.
     listed: &'static str,
     up_to_date: bool,
-    /// The commands that the database's tool must run before the scripts; missing if `script` is.
+    /// The commands that the database's tool must run before the scripts. Absent if the report
+    /// contains no scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     prelude: Option<&'static str>,
     migrations: Vec<Step<'a>>,
@@ -60,13 +61,13 @@ pub(super) async fn run(app: &mut App, how: Migrate) -> Result<(), Failure> {
     tell(app, &pending, "applied", true)
 }
 
-/// Returns whether a migration would create the database file.
+/// Returns whether the database file does not exist yet, so that a migration would create it.
 async fn lacks_file(store: &StoreConfig) -> bool {
     let no_file = StoreErrorKind::SchemaMismatch(SchemaProblem::NoFile);
     matches!(open(store).await, Err(ConnectError::Store(error)) if error.kind() == no_file)
 }
 
-/// Writes the commands of the migrations.
+/// Prints the commands of the migrations.
 fn print(
     app: &mut App,
     migrations: &[Migration],
@@ -85,7 +86,7 @@ fn print(
     Ok(())
 }
 
-/// Lists the migrations by version and name.
+/// Prints the versions and the names of the migrations.
 fn tell(
     app: &mut App,
     migrations: &[Migration],

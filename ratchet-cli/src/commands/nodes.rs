@@ -32,14 +32,15 @@ async fn list(app: &mut App, all: bool) -> Result<(), Failure> {
     app.out.table(&table(&cluster.nodes, now), none)
 }
 
-/// Reads the nodes and leaders.
+/// Reads the nodes and the leaders from the database.
 pub(super) async fn cluster(client: &Client, now: Timestamp) -> Result<view::Cluster, Failure> {
     let nodes = client.nodes().await?;
     let leaders = client.leaders(&nodes).await?;
     Ok(joined(&nodes, &leaders, now))
 }
 
-/// Returns the view of nodes and leaders, with the roles in which each node leads.
+/// Combines the nodes and the leaders into one view. The view shows for each node the roles in
+/// which it leads.
 pub(super) fn joined(records: &[NodeRecord], leaders: &[Leader], now: Timestamp) -> view::Cluster {
     let nodes = records.iter().map(|record| {
         let mut node = view::Node::new(record, now);
@@ -126,7 +127,7 @@ async fn drain(app: &mut App, name: &str) -> Result<(), Failure> {
     })
 }
 
-/// Returns the live node with this id or label.
+/// Returns the id of the live node that has `name` as its id or its label.
 async fn find(client: &Client, name: &str) -> Result<NodeId, Failure> {
     let nodes = client.nodes().await?;
     let named = |node: &&NodeRecord| node.label.as_str() == name || node.node.to_string() == name;

@@ -52,7 +52,8 @@ pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result
     })
 }
 
-/// Fails if the queue is unknown, because the name is then probably mistyped.
+/// Fails if the queue is unknown, because its name is then probably mistyped. The error contains
+/// the text `remedy`.
 async fn exists(client: &Client, queue: &str, remedy: &str) -> Result<(), Failure> {
     let queues = client.queues().await?;
     if queues.iter().any(|known| known.name.as_str() == queue) {
@@ -62,8 +63,8 @@ async fn exists(client: &Client, queue: &str, remedy: &str) -> Result<(), Failur
     Err(Failure::not_found(unknown).remedy(remedy))
 }
 
-/// Reads the queues, each with the counts of its jobs and the time for which its longest-overdue
-/// job has been due.
+/// Reads the queues. For each queue, returns the number of jobs by state, and the time for which
+/// its oldest due job has been due.
 pub(super) async fn queues(client: &Client) -> Result<view::Queues, Failure> {
     let at = client.database_time().await?;
     let mut overdue: BTreeMap<Name, Duration> = BTreeMap::new();

@@ -10,10 +10,11 @@ use crate::args::RecurringCommand;
 use crate::exit::Failure;
 use crate::output::{Cell, DIM, Table, WARN, ago, instant, until};
 
-/// How many definitions one call reads.
+/// Maximum number of definitions that one call of the store reads.
 const PAGE: usize = 200;
 
-/// One definition, with the payload of its jobs if `--payload` is given.
+/// JSON output of `recurring show`: the definition, and the payload of its jobs if the user gave
+/// `--payload`.
 #[derive(Serialize)]
 struct Detail {
     #[serde(flatten)]

@@ -11,12 +11,12 @@ use crate::app::{App, connect};
 use crate::args::Serve;
 use crate::exit::{Failure, warn};
 
-/// The JSON output: where the server listens, and what it allows.
+/// JSON output of the command: the address of the server, and the kinds of requests that it allows.
 #[derive(Serialize)]
 struct Listening {
     address: SocketAddr,
     writes: bool,
-    /// Whether reads need the token.
+    /// Whether read requests must send the token.
     protected: bool,
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     served.map_err(|error: ServeError| Failure::failed(error.to_string()))
 }
 
-/// The access rules of the server: the token, and what needs it.
+/// Access rules of the server: the token, whether reads need it, and whether writes are allowed.
 struct Access {
     token: Option<Secret<String>>,
     protected: bool,
@@ -93,8 +93,8 @@ impl Access {
     /// Derives the access rules from the configuration and the command line.
     ///
     /// # Errors
-    /// Fails without a token if a setting needs one, or if the address is not on loopback and
-    /// `--insecure` is not given.
+    /// Fails if no token is configured and a setting needs one. Without a token, also fails if the
+    /// address is not a loopback address, unless the command line has `--insecure`.
     fn new(http: &HttpConfig, how: &Serve) -> Result<Self, Failure> {
         let token = http.token.clone();
         let token = token.filter(|token| !token.expose().is_empty());
@@ -151,8 +151,8 @@ impl Access {
         }
     }
 
-    /// Returns warnings about data that clients can read without a token, or that is sent
-    /// unencrypted.
+    /// Returns one warning for each risk of the access rules: data that clients can read without a
+    /// token, and data that the server sends unencrypted.
     fn exposed(&self, http: &HttpConfig, address: SocketAddr) -> Vec<String> {
         const READS: &str = "job, error message, queue, node and metric";
         let mut exposed = Vec::new();
@@ -184,7 +184,8 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// Returns the trusted proxies. The configuration has already checked that these are addresses.
+/// Returns the addresses of the trusted proxies. Loading the configuration has already checked that
+/// each one is an IP address.
 fn proxies(http: &HttpConfig) -> Vec<IpAddr> {
     let proxies = http.proxies.iter().flatten();
     proxies.filter_map(|proxy| proxy.parse().ok()).collect()

@@ -22,7 +22,8 @@ struct Status {
     cluster: view::Cluster,
     #[serde(flatten)]
     queues: view::Queues,
-    /// How long the longest-overdue job has been due, without jobs in paused queues.
+    /// Time since the due time of the job that has been due longest, in milliseconds. Jobs in
+    /// paused queues do not count.
     oldest_due_ms: Option<u64>,
     stranded: Vec<view::StrandedRoute>,
 }

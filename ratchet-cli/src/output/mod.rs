@@ -16,7 +16,7 @@ pub(crate) use text::{ago, bytes, clean, instant, number, short, since, until};
 use crate::args::Color;
 use crate::exit::Failure;
 
-/// Writes to stdout: text for people, or JSON for programs.
+/// Writes the output of a command to stdout, as text for people or as JSON for programs.
 pub(crate) struct Output {
     out: AutoStream<io::Stdout>,
     json: bool,
@@ -36,12 +36,12 @@ impl Output {
         Self { out, json, pretty }
     }
 
-    /// Returns whether the output is JSON.
+    /// Returns whether the command writes JSON.
     pub(crate) const fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Writes one JSON document: the whole output of a command with `--json`.
+    /// Writes one JSON document, which is the whole output of a command with `--json`.
     pub(crate) fn document(&mut self, document: &impl Serialize) -> Result<(), Failure> {
         let text = match self.pretty {
             true => serde_json::to_string_pretty(document),
@@ -50,7 +50,7 @@ impl Output {
         self.json(text)
     }
 
-    /// Writes one JSON value as a line of a stream.
+    /// Writes one JSON value on one line, for commands that write a stream of values.
     pub(crate) fn record(&mut self, record: &impl Serialize) -> Result<(), Failure> {
         self.json(serde_json::to_string(record))
     }
@@ -60,19 +60,19 @@ impl Output {
         self.line(escaped(&text))
     }
 
-    /// Writes one line.
+    /// Writes one line of text.
     pub(crate) fn line(&mut self, text: impl Display) -> Result<(), Failure> {
         writeln!(self.out, "{text}")?;
         Ok(())
     }
 
-    /// Writes bytes unchanged, and flushes them.
+    /// Writes bytes unchanged, and flushes the output.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.out.write_all(bytes)?;
         self.flush()
     }
 
-    /// Writes a table, or the text `empty` if it has no rows.
+    /// Writes a table. If the table has no rows, writes the text `empty` instead.
     pub(crate) fn table(&mut self, table: &Table, empty: &str) -> Result<(), Failure> {
         if table.is_empty() {
             return self.line(paint(DIM, empty));
@@ -83,7 +83,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes pairs of a name and a value, one per line.
+    /// Writes pairs of a name and a value, with one pair per line.
     pub(crate) fn fields<'a>(
         &mut self,
         fields: impl IntoIterator<Item = (&'a str, Cell)>,
@@ -95,14 +95,13 @@ impl Output {
         self.table(&table, "")
     }
 
-    /// Flushes the output.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.out.flush()?)
     }
 }
 
-/// Escapes the control characters U+007F to U+009F, which JSON allows in strings but a terminal
-/// would interpret.
+/// Escapes the control characters U+007F to U+009F. JSON allows them unescaped in strings, and a
+/// terminal would interpret them.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for char in json.chars() {
@@ -115,8 +114,8 @@ fn escaped(json: &str) -> String {
 }
 
 impl Color {
-    /// Returns the choice for `anstream`. `Auto` depends on the terminal and on variables such as
-    /// NO_COLOR.
+    /// Returns the colour choice for `anstream`. With `Auto`, `anstream` decides from the terminal
+    /// and from variables such as `NO_COLOR`.
     pub(crate) const fn choice(self) -> anstream::ColorChoice {
         match self {
             Self::Auto => anstream::ColorChoice::Auto,
@@ -133,8 +132,8 @@ pub(crate) const BUSY: Style = anstyle::AnsiColor::Cyan.on_default();
 pub(crate) const WARN: Style = anstyle::AnsiColor::Yellow.on_default();
 pub(crate) const BAD: Style = anstyle::AnsiColor::Red.on_default();
 
-/// Returns the text with the escape codes of a style. Pass text that may come from outside through
-/// [`clean`] first.
+/// Adds the escape codes of a style around the text. Text from outside the program must first be
+/// passed through [`clean`].
 pub(crate) fn paint(style: Style, text: impl Display) -> String {
     format!("{}{text}{}", style.render(), style.render_reset())
 }

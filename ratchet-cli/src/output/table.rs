@@ -29,7 +29,7 @@ impl<T: ToString> From<T> for Cell {
     }
 }
 
-/// A table. Columns whose heading begins with `>` are aligned to the right.
+/// A table of text cells. A column whose heading begins with `>` is aligned to the right.
 #[derive(Debug)]
 pub(crate) struct Table {
     heads: Vec<Cell>,

@@ -6,9 +6,10 @@ use chrono::{DateTime, SecondsFormat, Utc};
 
 /// Replaces characters that a terminal would interpret or hide.
 ///
-/// Line ends and tabs become spaces. Other control characters, characters that change the direction
-/// of text, zero-width characters and tags become U+FFFD. This visible replacement shows that two
-/// names differ if they differ only in such a character.
+/// Line breaks and tabs become spaces. The following characters become U+FFFD, which is visible:
+/// other control characters, characters that change the direction of text, zero-width characters,
+/// and Unicode tag characters. So two names that differ only in such a character do not look the
+/// same.
 pub(crate) fn clean(text: &str) -> String {
     let one = |c: char| match c {
         '\n' | '\r' | '\t' => ' ',
@@ -23,8 +24,8 @@ const fn turns(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns whether the character is invisible: zero-width spaces and joiners, the soft hyphen, the
-/// byte order mark, invisible operators and fillers, and tags.
+/// Returns whether the character is invisible: a zero-width space or joiner, a soft hyphen, a byte
+/// order mark, an invisible operator or filler, or a Unicode tag character.
 const fn is_invisible(c: char) -> bool {
     matches!(
         c,
@@ -34,7 +35,7 @@ const fn is_invisible(c: char) -> bool {
     )
 }
 
-/// Returns the text, cut to `most` characters. A cut text ends in `…`.
+/// Returns the text, shortened to at most `most` characters. A shortened text ends in `…`.
 pub(crate) fn short(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -59,7 +60,8 @@ pub(crate) fn since(duration: Duration) -> String {
     }
 }
 
-/// Formats how long ago a time was, such as `5 s ago`. A future time is formatted by [`until`].
+/// Formats the time that has passed since `at`, such as `5 s ago`. If `at` is in the future,
+/// returns the text of [`until`].
 pub(crate) fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match (now - at).to_std() {
         Ok(past) => format!("{} ago", since(past)),
@@ -67,7 +69,8 @@ pub(crate) fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     }
 }
 
-/// Formats the time until `at`, such as `in 5 s`. A past time is formatted by [`ago`].
+/// Formats the time until `at`, such as `in 5 s`. If `at` is in the past, returns the text of
+/// [`ago`].
 pub(crate) fn until(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match (at - now).to_std() {
         Ok(left) => format!("in {}", since(left)),
@@ -80,7 +83,7 @@ pub(crate) fn instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Formats a number with commas between thousands.
+/// Formats a number with a comma after every group of three digits, such as `1,234,567`.
 pub(crate) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -93,7 +96,7 @@ pub(crate) fn number(number: u64) -> String {
     text
 }
 
-/// Formats a size in bytes, in the largest binary unit that fits.
+/// Formats a number of bytes in the largest fitting unit: B, KiB, MiB or GiB.
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),

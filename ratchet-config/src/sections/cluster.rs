@@ -6,57 +6,59 @@ use crate::section::section;
 use crate::value::{duration, retain};
 
 section! {
-    /// How nodes detect each other's death, and how a leader is elected. All nodes of a cluster
-    /// should have the same values.
+    /// How nodes detect that another node is dead, and how they elect a leader. All nodes of a
+    /// cluster should have the same values.
     pub struct ClusterConfig in "cluster" {
-        /// The interval between heartbeats of a node that holds jobs, leads other nodes, is
-        /// starting or is draining.
+        /// Interval between heartbeats of a node that holds jobs, leads other nodes, is starting or
+        /// is draining.
         heartbeat_interval: Option<Duration> as "duration", default "5s";
 
-        /// The longest interval between heartbeats of a node that holds no job and leads no other
-        /// node; at most 1 h.
+        /// Longest interval between heartbeats of a node that holds no job and leads no other node.
+        /// At most 1 h.
         heartbeat_max: Option<Duration> as "duration", default "30s";
 
-        /// How long a node must be silent to count as dead; at least three times
+        /// Time without heartbeats after which a node counts as dead. Must be at least three times
         /// `heartbeat_interval`.
         dead_after: Option<Duration> as "duration", default "15s";
 
-        /// How long a claimed job may wait until its body begins.
+        /// Maximum time between the claim of a job and the start of its body.
         start_timeout: Option<Duration> as "duration", default "5m";
 
-        /// How many lost claims a job survives. The next loss makes it a dead letter: by default
-        /// the fourth.
+        /// Number of lost claims after which a job still runs again. One more lost claim makes the
+        /// job a dead letter. A claim is lost if its node died or its body stalled.
         max_crashes: Option<u32>, default 3;
 
-        /// How long this node waits for other nodes to take over after a leader has vanished.
+        /// Time that this node waits before it takes over from a vanished leader, so that other
+        /// nodes can take over first.
         takeover_delay: Option<Duration> as "duration", default "0s";
 
-        /// How often a leader renews its lock, and how often the other candidates try to acquire
-        /// it.
+        /// Interval at which a leader renews its lock, and at which the other candidates try to
+        /// acquire it.
         leader_heartbeat: Option<Duration> as "duration", default "3s", setting "leader_timings.heartbeat";
 
-        /// The timeout of one renewal. The sum of `leader_heartbeat` and this timeout must be less
-        /// than `fence_timeout`.
+        /// Timeout of one renewal of the lock. The sum of `leader_heartbeat` and this timeout must
+        /// be less than `fence_timeout`.
         renew_timeout: Option<Duration> as "duration", default "2s", setting "leader_timings.renew_timeout";
 
-        /// How long after sending a renewal the leader still trusts its leadership.
+        /// Time for which a leader considers itself the leader after it sent the last successful
+        /// renewal.
         fence_timeout: Option<Duration> as "duration", default "8s", setting "leader_timings.fence_timeout";
 
-        /// How long work that depends on leadership may take to stop. The sum of `fence_timeout`,
-        /// this time and a watchdog tick must not exceed `ttl`; the tick is a tenth of
-        /// `fence_timeout`, at most 1 s.
+        /// Maximum time for stopping the work of a leader whose leadership has ended. The sum of
+        /// `fence_timeout`, this time and one watchdog tick must not exceed `ttl`. The tick is a
+        /// tenth of `fence_timeout`, at most 1 s.
         teardown: Option<Duration> as "duration", default "2s", setting "leader_timings.teardown";
 
-        /// The TTL of a leader's lock. After a crash, a role has no leader for at most this time
-        /// plus one `leader_heartbeat`.
+        /// TTL of a leader's lock. After a leader's node crashes, its role has no leader for at
+        /// most this time plus one `leader_heartbeat`.
         ttl: Option<Duration> as "duration", default "12s", setting "leader_timings.ttl";
 
-        /// The queues whose backlog the leader reports as metrics, for autoscalers; at most 50.
+        /// Queues whose backlog the leader reports as metrics, for autoscalers. At most 50 queues.
         measured_queues: Option<Vec<String>>, example "[\"images\", \"mail\"]";
 
-        /// Whether the node, when it starts, deletes recurring definitions that this program does
-        /// not declare and that another node declared earlier. Use it only if all nodes run the
-        /// same program.
+        /// Whether the node, when it starts, deletes each recurring definition that another node
+        /// declared earlier and that this program does not declare. Set this to `true` only if all
+        /// nodes run the same program.
         retire_recurring: Option<bool>, default false;
     }
     with {
@@ -66,20 +68,21 @@ section! {
 }
 
 section! {
-    /// How long finished jobs are kept. The age of a job counts from its end.
+    /// How long finished jobs are kept. The time counts from the end of the job.
     pub struct RetentionConfig in "cluster.retention" {
-        /// The retention of jobs that succeeded: `"forever"`, an age at which they are deleted,
-        /// such as `"1d"`, or an age at which they are archived, such as `"archive after 1d"`.
+        /// How long jobs that succeeded are kept. With `"forever"`, they are never deleted. With a
+        /// duration such as `"1d"`, they are deleted at that age. With `"archive after 1d"`, they
+        /// are moved to the archive at that age.
         succeeded: Option<Retain> as "retain", default "1d", setting "retention.succeeded";
 
-        /// The retention of dead letters, in the same form.
+        /// How long dead letters are kept, in the same format as `succeeded`.
         failed: Option<Retain> as "retain", default "90d", setting "retention.failed";
 
-        /// The retention of cancelled jobs, in the same form.
+        /// How long cancelled jobs are kept, in the same format as `succeeded`.
         cancelled: Option<Retain> as "retain", default "90d", setting "retention.cancelled";
 
-        /// The age at which archived jobs are deleted, counted from the end of the job. If unset,
-        /// they are kept forever.
+        /// Age at which archived jobs are deleted, counted from the end of the job. If unset,
+        /// archived jobs are kept forever.
         archive: Option<Duration> as "duration", example "\"365d\"", setting "retention.archive";
     }
 }

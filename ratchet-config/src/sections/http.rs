@@ -8,72 +8,75 @@ use crate::secret::Secret;
 use crate::section::section;
 use crate::value::duration;
 
-/// Whether payloads, results and checkpoints of jobs are shown over HTTP.
+/// Whether the HTTP API shows payloads, results and checkpoints of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Payloads {
-    /// They are not shown.
+    /// No client can read payloads, results and checkpoints.
     Hidden,
-    /// They are shown to clients that send the token.
+    /// Clients that send the token can read payloads, results and checkpoints.
     Shown,
 }
 
 section! {
-    /// How `ratchet serve` serves over HTTP.
+    /// Settings of `ratchet serve`, the HTTP server.
     pub struct HttpConfig in "http" {
-        /// The address to listen on. An address other than loopback needs a token, or `ratchet
-        /// serve --insecure`.
+        /// Address and port on which the server listens. An address other than loopback needs a
+        /// token, or the option `ratchet serve --insecure`.
         listen: SocketAddr, default "127.0.0.1:8080", initially SocketAddr::from(([127, 0, 0, 1], 8080));
 
-        /// The token that clients send to read payloads, for all reads if `protect_reads` is true,
-        /// and for writes with `ratchet serve --allow-writes`. Programs send it as `Authorization:
-        /// Bearer …`, browsers as the password of HTTP Basic, with any user name.
+        /// Token that clients must send to read payloads, to write (with
+        /// `ratchet serve --allow-writes`), and for all reads if `protect_reads` is true. Programs
+        /// send it as `Authorization: Bearer …`. Browsers send it as the password of HTTP Basic
+        /// authentication, with any user name.
         token: Option<Secret<String>>, example "\"…\"";
 
-        /// A file with the token in its first line. It cannot be set together with `token`.
+        /// File with the token in its first line. Cannot be set together with `token`.
         token_file: Option<PathBuf>, example "\"/run/secrets/ratchet-token\"";
 
-        /// Whether all reads except the probes need the token. If unset, they need it unless
-        /// `listen` is a loopback address.
+        /// Whether all reads need the token, except the probes of load balancers. If unset, reads
+        /// need the token if one is configured and `listen` is not a loopback address.
         protect_reads: Option<bool>, example "true";
 
-        /// The accepted values of the `Host` header besides loopback names, such as the name under
-        /// which a proxy serves: names or addresses without a port, IPv6 addresses in brackets. If
-        /// unset, a loopback `listen` address accepts loopback names only, and any other address
-        /// accepts every host.
+        /// Names and addresses that the server accepts in the `Host` header, in addition to
+        /// loopback names. An example is the public name of a proxy in front of the server. Names
+        /// and addresses have no port, and IPv6 addresses are in brackets. If unset, a server on a
+        /// loopback address accepts only loopback names, and any other server accepts every host.
         hosts: Option<Vec<String>>, example "[\"ops.example.com\"]";
 
-        /// The addresses of proxies whose `X-Forwarded-For` header is trusted to name the client;
-        /// single addresses, not networks. Limits on reads and on wrong tokens apply to each
-        /// client. All clients of any other proxy count as one client.
+        /// IP addresses of trusted proxies. The server reads the address of the client from their
+        /// `X-Forwarded-For` header. Networks are not supported. Limits on reads and on wrong
+        /// tokens apply to each client. All clients of a proxy that is not in this list count as
+        /// one client.
         proxies: Option<Vec<String>>, example "[\"127.0.0.1\"]";
 
-        /// Whether payloads, results and checkpoints of jobs are shown to clients that send the
-        /// token.
+        /// Whether the HTTP API shows payloads, results and checkpoints of jobs to clients that
+        /// send the token.
         payloads: Payloads, default "hidden", initially Payloads::Hidden;
 
-        /// The maximum size of a request body, in bytes.
+        /// Maximum size of a request body, in bytes.
         max_body: Option<usize>, default 65536;
 
-        /// The maximum number of entries on a page.
+        /// Maximum number of entries on one page of a list.
         max_page: Option<u32>, default 200;
 
-        /// The maximum number of clients that receive live updates at the same time.
+        /// Maximum number of clients that receive live updates at the same time.
         max_clients: Option<usize>, default 200;
 
-        /// The maximum number of open connections. One more closes the connection that has been
-        /// idle longest.
+        /// Maximum number of open connections. If a new connection exceeds the limit, the server
+        /// closes the connection that has been idle longest.
         max_connections: Option<usize>, default 1024;
 
-        /// The maximum number of open connections of one peer. One more closes that peer's
-        /// connection that has been idle longest. It does not apply to `proxies`.
+        /// Maximum number of open connections from one IP address. If a new connection exceeds the
+        /// limit, the server closes the connection from this address that has been idle longest.
+        /// The limit does not apply to `proxies`.
         max_connections_per_peer: Option<usize>, default 256;
 
-        /// The maximum number of writes per second, of all clients together.
+        /// Maximum number of writes per second, for all clients together.
         writes_per_second: Option<u32>, default 20;
 
-        /// The timeout of a request.
+        /// Maximum time for answering a request. A request that takes longer gets the status 503.
         request_timeout: Option<Duration> as "duration", default "15s";
     }
 }

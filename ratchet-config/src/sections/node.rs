@@ -7,40 +7,42 @@ use crate::value::duration;
 section! {
     /// The identity of the node and its part in the cluster.
     pub struct NodeConfig in "node" {
-        /// The name of the node for operators. It must be unique among live nodes, because a node
-        /// that starts with the label of another one displaces that node. If unset, the label is
-        /// made from the node's random id.
+        /// Name of the node that operators see. No two live nodes should have the same label: a
+        /// node that starts with the label of a live node displaces that node. If unset, the label
+        /// is made from the node's random id.
         label: Option<String>, example "\"media-1\"";
 
-        /// The capabilities of the node. It also runs jobs that require one of them.
+        /// Capabilities of the node. The node also runs jobs that require one of these
+        /// capabilities.
         capabilities: Option<Vec<String>>, example "[\"gpu\", \"ffmpeg\"]", setting "capability";
 
-        /// A file with the capabilities, separated by commas or line breaks; `#` begins a comment.
-        /// It cannot be set together with `capabilities`.
+        /// File with the capabilities of the node, separated by commas or line breaks. `#` begins a
+        /// comment. Cannot be set together with `capabilities`.
         capabilities_file: Option<PathBuf>, example "\"/etc/ratchet/capabilities\"";
 
-        /// The only roles in which the node takes part: `worker` runs jobs, `maintenance` maintains
-        /// the cluster, and the others are defined by the program. If unset, the node takes part in
-        /// all roles.
+        /// Roles in which the node takes part. The role `worker` runs jobs, and the role
+        /// `maintenance` maintains the cluster. The program defines all other roles. If unset, the
+        /// node takes part in all roles.
         roles: Option<Vec<String>>, example "[\"worker\"]", setting "role";
 
-        /// Whether the node may lead in any role. A cluster needs at least one node that may lead.
+        /// Whether the node may become a leader, in any role. A cluster needs at least one node
+        /// that may become a leader.
         promotable: Option<bool>, default true;
 
-        /// A role. The node claims jobs only while it leads in this role, so one node of the
-        /// cluster works and the others are on standby.
+        /// Name of a role. If set, the node claims jobs only while it leads in this role. So one
+        /// node of the cluster runs jobs, and the other nodes are on standby.
         active_passive: Option<String>, example "\"primary\"";
 
-        /// How long a drain waits for running bodies.
+        /// Maximum time that a node that drains waits for its running bodies to end.
         drain_grace: Option<Duration> as "duration", default "30s";
 
-        /// An interval from 1 min to 1 h at which an idle node calls the database, for databases
-        /// that suspend while they get no queries. It sets `heartbeat_max`, the timings of
-        /// leadership and the intervals of `[poll]`, unless these are set, and turns off wakeups
-        /// between processes.
+        /// Interval at which an idle node calls the database, from 1 min to 1 h. Use it for a
+        /// database that suspends while it gets no queries. This setting is the default of
+        /// `heartbeat_max`, of the timings of leadership and of the intervals of `[poll]`. It also
+        /// turns off wakeups between processes.
         idle_interval: Option<Duration> as "duration", example "\"10m\"";
 
-        /// The timeout of one store call by the engine.
+        /// Timeout of each store call that the engine makes.
         store_deadline: Option<Duration> as "duration", default "10s";
     }
 }

@@ -1,7 +1,7 @@
 use crate::section::{ANY, Key};
 use crate::value::Setting;
 
-/// Describes `[permits]`, whose keys are the resources that the configuration names.
+/// Description of the section `[permits]`. Each key of the section is the name of a resource.
 pub(crate) const ABOUT: &[&str] = &[
     " How many jobs that need a permit of a resource may run at once in the cluster. If the",
     " database already has a limit for the resource, it stays until an operator changes it.",

@@ -8,46 +8,46 @@ use crate::section::{Key, section};
 use crate::value::{DatabaseUrl, duration};
 
 section! {
-    /// The database, and how the store uses it.
+    /// The database, and how Ratchet connects to it.
     pub struct StoreConfig in "store" {
-        /// The URL of the database, whose scheme chooses the backend: `sqlite://jobs.db`,
+        /// URL of the database. The scheme of the URL chooses the backend: `sqlite://jobs.db`,
         /// `postgres://user:password@host/database`, `sqlserver://…`, `mongodb://…` or `memory:`.
         url: Option<DatabaseUrl>, example "\"postgres://ratchet@localhost/jobs\"", setting "the URL";
 
-        /// A file with the URL in its first line. It cannot be set together with `url`.
+        /// File with the URL in its first line. Cannot be set together with `url`.
         url_file: Option<PathBuf>, example "\"/run/secrets/ratchet-url\"";
 
-        /// Whether to create and upgrade the tables. If `false`, connecting fails until another
-        /// program has done so.
+        /// Whether Ratchet creates and upgrades its tables when it connects. If `false`, connecting
+        /// fails until another program has created or upgraded the tables.
         migrate: bool, default true, initially true;
 
-        /// The maximum number of connections in the pool, which does not include the few for
-        /// heartbeats, locks and wakeups. 10 if unset. SQLite has no pool.
+        /// Maximum number of connections in the pool. A few additional connections serve
+        /// heartbeats, locks and wakeups. If unset, 10. SQLite has no pool.
         max_connections: Option<u32>, example "10";
 
-        /// The deadline of a store call, after which the call fails. If unset, 10 s; for SQLite 30
-        /// s, for MongoDB 20 s.
+        /// Time after which a store call fails. If unset, 30 s for SQLite, 20 s for MongoDB and
+        /// 10 s for other databases.
         deadline: Option<Duration> as "duration", example "\"10s\"";
 
-        /// The application name that the connections show to the server. If unset, the name in the
-        /// URL, or else `ratchet`.
+        /// Application name that the connections send to the server. If unset, the name in the URL,
+        /// or `ratchet` if the URL has no name.
         application_name: Option<String>, example "\"ratchet\"";
     }
     with {
-        /// For SQLite only.
+        /// Settings that apply to SQLite only.
         sqlite: SqliteConfig,
-        /// For PostgreSQL only.
+        /// Settings that apply to PostgreSQL only.
         postgres: PostgresConfig,
-        /// For SQL Server only.
+        /// Settings that apply to SQL Server only.
         sqlserver: SqlServerConfig,
-        /// For MongoDB only.
+        /// Settings that apply to MongoDB only.
         mongo: MongoConfig,
     }
 }
 
 impl StoreConfig {
-    /// Returns the key of a setting. `setting` is the name by which the backend's error refers to
-    /// it.
+    /// Returns the key of the setting that a backend's error calls `setting`. Returns `None` if the
+    /// configuration has no such key.
     #[must_use]
     pub fn key_of(&self, setting: &str) -> Option<String> {
         let scheme = self.url.as_ref().and_then(DatabaseUrl::scheme);
@@ -63,57 +63,58 @@ impl StoreConfig {
     }
 }
 
-/// When SQLite makes a commit durable.
+/// Time at which SQLite makes a commit durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Synchronous {
-    /// Before the call returns.
+    /// A commit is durable before the store call returns.
     Full,
-    /// Soon after the call returns. A power failure may undo the last transactions.
+    /// A commit is durable soon after the store call has returned. A power failure may undo the
+    /// last transactions.
     Normal,
 }
 
 section! {
-    /// For SQLite only.
+    /// Settings that apply to SQLite only.
     pub struct SqliteConfig in "store.sqlite" {
-        /// When a commit is durable: `"full"`, before the call returns, or `"normal"`, soon after
-        /// it.
+        /// When SQLite makes a commit durable. With `"full"`, before the store call returns. With
+        /// `"normal"`, soon after the store call has returned.
         synchronous: Option<Synchronous>, default "full";
 
-        /// How long a call waits while other processes write to the file.
+        /// Maximum time that a store call waits while other processes write to the database file.
         busy_timeout: Option<Duration> as "duration", default "5s";
 
-        /// The maximum size of the file in pages, of 4 KiB by default. Unlimited if unset.
+        /// Maximum size of the database file, in pages. A page has 4 KiB by default. If unset, the
+        /// size is unlimited.
         max_pages: Option<u32>, example "262144";
     }
 }
 
 section! {
-    /// For PostgreSQL only.
+    /// Settings that apply to PostgreSQL only.
     pub struct PostgresConfig in "store.postgres" {
-        /// The schema of the tables.
+        /// Name of the database schema that contains Ratchet's tables.
         schema: Option<String>, default "ratchet";
 
-        /// How long a call waits for a connection.
+        /// Maximum time that a store call waits for a connection from the pool.
         acquire_timeout: Option<Duration> as "duration", default "5s";
 
-        /// How long a connection is used before the pool replaces it.
+        /// Age at which the pool replaces a connection.
         max_lifetime: Option<Duration> as "duration", default "30m";
 
-        /// Whether the store sends and receives wakeups, by LISTEN and NOTIFY.
+        /// Whether the store sends and receives wakeups, through `LISTEN` and `NOTIFY`.
         wakeups: Option<bool>, default true;
 
-        /// Whether a lock is released as soon as the server notices that the connection of its
-        /// holder is closed. If unset, the value in the URL, or else `false`.
+        /// Whether a lock is released as soon as the server notices that the holder's connection is
+        /// closed. If unset, the value in the URL, or `false` if the URL has no value.
         session_locks: Option<bool>, example "true";
 
-        /// A URL that connects to the same database directly, past a pooler, for heartbeats, locks,
-        /// migrations and wakeups.
+        /// URL of a direct connection to the same database, if `url` connects to a pooler.
+        /// Heartbeats, locks, migrations and wakeups use the direct connection.
         direct_url: Option<DatabaseUrl>, example "\"postgres://ratchet@localhost:5432/jobs\"", setting "direct";
 
-        /// A file with the direct URL in its first line. It cannot be set together with
-        /// `direct_url`.
+        /// File with the direct URL in its first line. Cannot be set together with `direct_url`.
         direct_url_file: Option<PathBuf>, example "\"/run/secrets/ratchet-direct-url\"";
     }
 }
@@ -129,59 +130,63 @@ pub enum Encryption {
     Required,
     /// Only the login is encrypted.
     Login,
-    /// Nothing is encrypted, not even the password. For tests.
+    /// Nothing is encrypted, not even the password. This mode is for tests only.
     Off,
 }
 
 section! {
-    /// For SQL Server only.
+    /// Settings that apply to SQL Server only.
     pub struct SqlServerConfig in "store.sqlserver" {
-        /// The schema of the tables.
+        /// Name of the database schema that contains Ratchet's tables.
         schema: Option<String>, default "ratchet";
 
-        /// How long a call waits for a connection.
+        /// Maximum time that a store call waits for a connection from the pool.
         acquire_timeout: Option<Duration> as "duration", default "5s";
 
-        /// How long a connection is used before the pool replaces it.
+        /// Age at which the pool replaces a connection.
         max_lifetime: Option<Duration> as "duration", default "30m";
 
-        /// The encryption of the connection: `"strict"` (all of it, TDS 8.0), `"required"` (from
-        /// the login on), `"login"` (the login only) or `"off"`. If unset, the value in the URL, or
-        /// else `"required"`.
+        /// Encryption of the connection. `"strict"` encrypts everything (TDS 8.0), `"required"`
+        /// encrypts the login and everything after it, `"login"` encrypts only the login, and
+        /// `"off"` encrypts nothing. If unset, the value in the URL, or `"required"` if the URL has
+        /// no value.
         encryption: Option<Encryption>, example "\"strict\"";
 
-        /// Whether to accept any certificate of the server. A host that impersonates the server can
-        /// then read everything, including the password.
+        /// Whether the connection accepts any certificate from the server. If `true`, a host that
+        /// impersonates the server can read all data, including the password.
         trust_any_certificate: Option<bool>, default false;
 
-        /// The file of a certificate authority (`.pem`, `.crt` or `.der`) to trust besides those of
-        /// the platform.
+        /// File with the certificate of an additional certificate authority to trust, as `.pem`,
+        /// `.crt` or `.der`. The connection also trusts the authorities of the platform.
         trust_authority: Option<PathBuf>, example "\"/etc/ssl/sqlserver.pem\"";
 
-        /// Whether to accept a database in which READ_COMMITTED_SNAPSHOT is off.
+        /// Whether the store accepts a database whose option READ_COMMITTED_SNAPSHOT is off. In
+        /// such a database, readers wait for writers.
         locking_reads: Option<bool>, default false;
     }
 }
 
 section! {
-    /// For MongoDB only.
+    /// Settings that apply to MongoDB only.
     pub struct MongoConfig in "store.mongo" {
-        /// The name of the database. If unset, the name in the URL, or else `ratchet`.
+        /// Name of the database. If unset, the name in the URL, or `ratchet` if the URL has no
+        /// name.
         database: Option<String>, example "\"jobs\"";
 
-        /// The prefix of the names of the collections.
+        /// Prefix of the collections' names.
         prefix: Option<String>, default "ratchet_";
 
-        /// Whether a write waits until a majority of the replica set has it in its journals.
+        /// Whether a write waits until it is in the journals of a majority of the replica set.
         journaled: Option<bool>, default true;
 
-        /// Whether the store sends and receives wakeups, by change streams. A standalone server has
-        /// none.
+        /// Whether the store sends and receives wakeups, through change streams. A standalone
+        /// server has no change streams.
         wakeups: Option<bool>, default true;
     }
 }
 
-/// The sections of the backends, in the order of the sample: the purpose of each, and its keys.
+/// Sections of the backends in the order of the sample file. Each item contains the description and
+/// the keys of a section.
 pub(crate) const STORES: [(&[&str], &[Key]); 4] = [
     (SqliteConfig::ABOUT, SqliteConfig::KEYS),
     (PostgresConfig::ABOUT, PostgresConfig::KEYS),

@@ -6,7 +6,7 @@ use ratchet_core::state::Response;
 
 use super::prelude::*;
 
-/// Stores one job in every state that can be reached, each in a separate queue.
+/// Stores one job in each state that a job can reach. Each job is in a queue of its own.
 async fn one_in_every_state(node: &TestNode) -> Vec<JobId> {
     let mut all = Vec::new();
     let error = "it failed".to_owned();

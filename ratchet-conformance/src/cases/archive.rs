@@ -1,4 +1,4 @@
-//! The archive: what is moved into it, what is found there, and what is permanently deleted.
+//! The archive: archiving jobs, finding archived jobs, and deleting them permanently.
 
 use ratchet_core::store::ArchiveStore;
 
@@ -24,7 +24,7 @@ async fn purge_archive(node: &TestNode, older_than: Duration, limit: usize) -> u
     landed(ok(archive(node).purge_archive(&request).await))
 }
 
-/// Returns every archived job, oldest first.
+/// Returns all archived jobs, oldest first.
 async fn everything(node: &TestNode) -> Vec<ArchivedJob> {
     let page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
     ok(archive(node)
@@ -41,7 +41,7 @@ fn archived_ids(jobs: &[ArchivedJob]) -> Vec<JobId> {
     jobs.iter().map(|one| one.job.id).collect()
 }
 
-/// Returns every archived job that matches, read in pages of up to `limit`.
+/// Returns all archived jobs that match `filter`. Reads them in pages of at most `limit` jobs.
 async fn walk(
     node: &TestNode,
     filter: &ArchiveFilter,
@@ -62,7 +62,8 @@ async fn walk(
     }
 }
 
-/// Ends jobs of several kinds and queues in every way, and returns their ids.
+/// Stores jobs of several kinds in several queues. Ends a third of them with success, a third with
+/// failure and a third by cancellation. Returns their ids.
 async fn ended(node: &TestNode) -> Vec<JobId> {
     let mut all = Vec::new();
     for number in 0..18 {

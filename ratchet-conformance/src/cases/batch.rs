@@ -13,7 +13,7 @@ fn succeeded() -> Outcome {
     Outcome::Succeeded { result: None }
 }
 
-/// Returns `count` children of a batch.
+/// Creates `count` jobs that belong to a batch.
 fn children(batch: BatchId, count: usize) -> Vec<NewJob> {
     jobs(count)
         .into_iter()
@@ -21,7 +21,7 @@ fn children(batch: BatchId, count: usize) -> Vec<NewJob> {
         .collect()
 }
 
-/// Returns a job that waits for a batch.
+/// Creates a job that waits until the batch meets the condition.
 fn callback(batch: BatchId, condition: BatchCondition) -> NewJob {
     job().after_batch(batch, condition)
 }

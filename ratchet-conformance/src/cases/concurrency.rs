@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::prelude::*;
 
-/// Claims and ends jobs until none is left, and returns their tokens.
+/// Claims jobs and ends them with success until no job is due. Returns the tokens of the claims.
 async fn drain(node: TestNode, limit: usize) -> Vec<ClaimToken> {
     let mut had = Vec::new();
     loop {
@@ -25,7 +25,7 @@ async fn drain(node: TestNode, limit: usize) -> Vec<ClaimToken> {
     }
 }
 
-/// Checks the invariants of every job and of its history.
+/// Checks the invariants of every stored job and of its history.
 async fn assert_sound(node: &TestNode) {
     let mut keys = BTreeSet::new();
     for job in node.everything().await {
@@ -461,7 +461,7 @@ cases! {
     async fn a_renewal_and_a_takeover_at_the_expiry_agree(cx: &Cx) {
         let nodes = cx.nodes(2).await;
         for round in 0..10 {
-            // The clock reaches a millisecond before the lock's expiry, or exactly the expiry.
+            // The clock stops one millisecond before the lock's expiry, or exactly at its expiry.
             let early = round % 2 == 0;
             let lock = format!("lock {round}");
             let Acquired::Acquired { fence } = nodes[0].acquire(&lock, SECOND).await else {
@@ -488,7 +488,8 @@ cases! {
     }
 }
 
-/// Makes calls of every kind in a random order, and returns the tokens that it received.
+/// Makes 30 random store calls, and returns the tokens of the claims that it received. `racer` is
+/// the seed.
 async fn storm(node: TestNode, racer: usize) -> Vec<ClaimToken> {
     let mut random = fastrand::Rng::with_seed(racer as u64);
     let mut given = Vec::new();

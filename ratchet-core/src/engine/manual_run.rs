@@ -22,10 +22,10 @@ use crate::name::Name;
 use crate::route::{Route, Selection};
 use crate::time::{self, Timestamp};
 
-/// The most jobs that one call claims in search of a given job.
+/// Maximum number of jobs that one call claims while the node searches for a given job.
 const MAX_CLAIM: usize = 256;
 
-/// A run of a node that acts only when its caller asks.
+/// Run of a node that acts only when its caller asks. It serves tests of applications.
 pub(crate) struct ManualRun<'a> {
     run: Run,
     _tasks: JoinSet<()>,
@@ -45,7 +45,7 @@ impl TakenJob {
 }
 
 impl<'a> ManualRun<'a> {
-    /// Joins the cluster.
+    /// Joins the cluster and stores the declared recurring definitions.
     pub(crate) async fn begin(node: &'a Node) -> Result<Self, RunError> {
         let only = OnlyRun::begin(&node.running)?;
         let run = Run::new(Arc::clone(&node.shared));
@@ -66,16 +66,16 @@ impl<'a> ManualRun<'a> {
         })
     }
 
-    /// Fires the due slots, and fails the jobs whose signal did not arrive in time. Returns the
-    /// time of the next slot. `None` if there is none.
+    /// Fires the due slots of recurring definitions, and fails the jobs whose signal did not arrive
+    /// in time. Returns the time of the next slot, or `None` if no slot is planned.
     pub(crate) async fn look_after(&self) -> Result<Option<Timestamp>> {
         let next = recurring::fire_due(&self.run.recurring).await?;
         reclaimer::expire_signals(&self.run.reclaimer).await?;
         Ok(next)
     }
 
-    /// Claims the next due job, except jobs of kinds that a rate limit holds back. With `queue`,
-    /// only a job of that queue.
+    /// Claims the next due job, except jobs that must wait for their rate limit. If `queue` is
+    /// given, claims only a job of that queue. Returns `None` if no such job is due.
     pub(crate) async fn next(&self, queue: Option<&Name>) -> Result<Option<TakenJob>> {
         for pool in &self.run.claims.pools {
             let share = pool.share();
@@ -102,8 +102,9 @@ impl<'a> ManualRun<'a> {
         Ok(None)
     }
 
-    /// Claims this job if it is due and the node runs its route. Earlier jobs of the route are
-    /// claimed too, and handed back.
+    /// Claims `job`. Returns `None` if the job is not due, or if the node does not run jobs of its
+    /// route. Also claims the jobs of the route that come before `job` in the claim order, and
+    /// hands them back.
     pub(crate) async fn find(&self, job: &JobRecord) -> Result<Option<TakenJob>> {
         let route = &job.spec.route;
         let takes = |pool: &&RunPool| {
@@ -145,7 +146,7 @@ impl<'a> ManualRun<'a> {
         self.settled(0).await;
     }
 
-    /// Hands a claimed job back.
+    /// Hands a claimed job back without running it, and waits until the claim is settled.
     pub(crate) async fn hand_back(&self, taken: TakenJob) {
         let pool = &self.run.claims.pools[taken.pool];
         self.run.claims.hand_back(pool, vec![taken.ready]);
@@ -182,7 +183,7 @@ impl<'a> ManualRun<'a> {
     }
 }
 
-/// Restricts a request to the jobs of this route.
+/// Restricts `request` to the jobs of this route.
 fn exactly(route: &Route, request: ClaimRequest) -> ClaimRequest {
     request
         .queues(Selection::Only(vec![route.queue.clone()]))

@@ -16,7 +16,7 @@ use crate::model::{Enqueued, NewJob, NodeStatus};
 use crate::name::Name;
 use crate::shutdown::shutdown_signal;
 
-/// A member of the cluster, which runs jobs and shares the maintenance of the cluster.
+/// Member of the cluster. A node runs jobs, and takes part in the maintenance of the cluster.
 ///
 /// Clones refer to the same node.
 ///
@@ -59,57 +59,59 @@ impl Node {
         }
     }
 
-    /// Returns the node's client. A job that is enqueued through it wakes this node if this node
-    /// has a free slot for the job, and otherwise another node.
+    /// Returns the client of this node. If a job is enqueued through this client and this node has
+    /// a free slot for the job, this node is woken. Otherwise another node is woken.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
 
-    /// Enqueues a job. The node need not be running.
+    /// Enqueues a job. The node does not have to be running.
     ///
     /// # Errors
-    /// As for [`Client::enqueue`].
+    /// The same as [`Client::enqueue`].
     ///
     /// # Cancel safety
-    /// As for [`Client::enqueue`].
+    /// The same as [`Client::enqueue`].
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
         self.shared.client.enqueue(job).await
     }
 
-    /// Creates the resources that [`NodeBuilder::permits`](crate::NodeBuilder::permits) declares in
-    /// the store, as the node does when it joins. Call this method before [enqueueing jobs in
-    /// transactions](Client::enqueue_in) if the jobs need these permits.
+    /// Stores the resources that [`NodeBuilder::permits`](crate::NodeBuilder::permits) declares.
+    /// The node also does this when it joins the cluster. If jobs need these permits, call this
+    /// method before you [enqueue these jobs in transactions](Client::enqueue_in).
     ///
     /// # Errors
-    /// A failure of the store.
+    /// Returns an error if the store fails.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some of the resources may have been created.
+    /// If the future is dropped, some of the resources may have been stored.
     pub async fn declare_permits(&self) -> Result<()> {
         self.shared.client.declare_permits().await
     }
 
-    /// Returns the kinds for which the node has handlers.
+    /// Returns the job kinds for which this node has handlers.
     #[must_use]
     pub fn kinds(&self) -> Vec<Name> {
         self.shared.registry.kinds()
     }
 
-    /// Returns the node's leadership in a role. `None` if the node is not a candidate for the role.
+    /// Returns this node's leadership in `role`, or `None` if the node is not a candidate for the
+    /// role.
     #[must_use]
     pub fn leadership(&self, role: &str) -> Option<Leadership> {
         self.shared.roles.leadership(role).cloned()
     }
 
-    /// Returns the node's id. The id changes with each run, and when the cluster declares the node
-    /// dead during a run.
+    /// Returns the node's id. Each run has a new id. The id also changes if the cluster declares
+    /// the node dead during a run and the node continues.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.shared.node_status.identity().0
     }
 
-    /// Returns the node's label: the configured one, or one that is made from its id.
+    /// Returns the node's label. If no label is configured, the label is derived from the node's
+    /// id.
     #[must_use]
     pub fn label(&self) -> Name {
         let shared = &self.shared;
@@ -117,56 +119,58 @@ impl Node {
         label.unwrap_or_else(|| shared.label_of(self.id()))
     }
 
-    /// Returns the node's own view of its status. Synchronous and without I/O, like the other
-    /// getters.
+    /// Returns the status of this node as the node itself sees it. Like all getters of this type,
+    /// this method is synchronous and does no I/O.
     ///
-    /// The status is `Joining` until the node has joined for the first time, `Left` after a run
-    /// that ended in order, and `Dead` after any other run.
+    /// The status is `Joining` until the node has joined for the first time. After a run in which
+    /// the node left the cluster regularly, the status is `Left`. After any other run, it is
+    /// `Dead`.
     #[must_use]
     pub fn status(&self) -> NodeStatus {
         self.shared.node_status.identity().1
     }
 
-    /// Returns whether the node is running: from the call of [`run_until`](Self::run_until) until
-    /// it returns.
+    /// Returns whether the node is running. It is running from the call of
+    /// [`run_until`](Self::run_until) until that call returns.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.running.load(Ordering::Acquire)
     }
 
-    /// Returns how many bodies run on the node at present.
+    /// Returns the number of job bodies that run on this node now.
     #[must_use]
     pub fn running(&self) -> usize {
         self.shared.node_status.bodies()
     }
 
-    /// Returns how many bodies the node may run at once. 0 if it runs no jobs.
+    /// Returns the maximum number of job bodies that run on this node at once. Returns 0 if the
+    /// node runs no jobs.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.shared.capacity()
     }
 
-    /// Returns the roles in which the node may lead.
+    /// Returns the roles for which this node is a candidate.
     #[must_use]
     pub fn roles(&self) -> Vec<Name> {
         let roles = self.shared.roles.all().iter();
         roles.map(|one| one.leadership.role().clone()).collect()
     }
 
-    /// Returns the role in which the node must lead to run jobs. `None` unless the node is
-    /// [active-passive](crate::NodeBuilder::active_passive).
+    /// Returns the role that this node must lead before it runs jobs. Returns `None` if the node is
+    /// not [active-passive](crate::NodeBuilder::active_passive).
     #[must_use]
     pub fn gate(&self) -> Option<&Name> {
         self.shared.active_in.as_ref()
     }
 
-    /// Returns the totals of the node since it was built.
+    /// Returns the node's totals over all its runs.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
         self.shared.stats()
     }
 
-    /// Returns the totals of each pool of the node, in the order in which the pools select jobs.
+    /// Returns the totals of each pool of this node, in the order in which the pools select jobs.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolStats> {
         self.shared
@@ -176,21 +180,23 @@ impl Node {
             .collect()
     }
 
-    /// Runs jobs until `shutdown` is ready or an operator asks the node to drain, then drains.
+    /// Runs jobs until `shutdown` is ready or an operator asks the node to drain. Then drains the
+    /// node.
     ///
-    /// A drain stops claiming and waits for running bodies, for up to the grace period. Then it
-    /// cancels the remaining bodies, drops those that do not stop, hands back their jobs without
-    /// counting an attempt, and deregisters the node. While the database is unavailable, the node
-    /// waits for it. At the end the store is closed if the node [owns
-    /// it](crate::NodeBuilder::owns_store).
+    /// A draining node claims no more jobs, and waits for running job bodies until the grace period
+    /// ends. Then it cancels the remaining bodies, and drops those that do not stop. It hands back
+    /// their jobs without counting an attempt, and leaves the cluster. While the database is
+    /// unavailable, the node waits for the database. At the end, the node closes the store if it
+    /// [owns the store](crate::NodeBuilder::owns_store).
     ///
     /// # Errors
-    /// [`RunError::Store`] if the node cannot join for a reason that is not transient,
-    /// [`RunError::Displaced`] if another node took its label, [`RunError::AlreadyRunning`].
+    /// - [`RunError::Store`] if the node cannot join the cluster for a non-transient reason.
+    /// - [`RunError::Displaced`] if another node took over this node's label.
+    /// - [`RunError::AlreadyRunning`] if this node is already running.
     ///
     /// # Cancel safety
-    /// Dropping the future stops everything at once, like a crash of the process: running bodies
-    /// are dropped, and the cluster reclaims their jobs once it declares the node dead.
+    /// Dropping the future stops the node at once, like a crash of the process. All running bodies
+    /// are dropped. The cluster reclaims their jobs once it has declared the node dead.
     pub async fn run_until<F: Future>(&self, shutdown: F) -> Result<(), RunError> {
         let _only = OnlyRun::begin(&self.running)?;
         let ran = self.run_alone(shutdown).await;
@@ -232,7 +238,7 @@ impl Node {
             () = drain::drain(&run) => {}
         }
         loops::end(tasks).await;
-        // Whatever stopped the node, the roles in which it still leads are released at once.
+        // Releases all roles that the node still leads, whatever stopped the node.
         run.step_down().await;
         hooks.tell(|hook| hook.node_left(identity.node(), identity.label()));
         tracing::info!(target: "ratchet::node", node = %identity.node(), label = %identity.label(), "node left");
@@ -244,24 +250,26 @@ impl Node {
         Ok(())
     }
 
-    /// Runs jobs until the process is asked to end, as described at [`shutdown_signal`], or an
-    /// operator asks the node to drain; then drains. A second signal ends the process at once.
+    /// Runs jobs until the process is asked to end or an operator asks the node to drain. Then
+    /// drains the node. [`shutdown_signal`] describes how a process is asked to end. A second
+    /// signal ends the process at once.
     ///
     /// # Errors
-    /// As for [`run_until`](Self::run_until).
+    /// The same as [`run_until`](Self::run_until).
     ///
     /// # Panics
-    /// Outside of a Tokio runtime with I/O enabled.
+    /// Panics outside of a Tokio runtime with I/O enabled.
     ///
     /// # Cancel safety
-    /// As for [`run_until`](Self::run_until).
+    /// The same as [`run_until`](Self::run_until).
     pub async fn run(&self) -> Result<(), RunError> {
         self.run_until(shutdown_signal()).await
     }
 }
 
-/// When dropped, ends the node's leadership and records the end of the run. So a node whose run was
-/// dropped no longer counts as a leader; its locks expire on their own.
+/// Guard of a run. When it is dropped, it ends the node's leadership and records the end of the
+/// run. A node whose run was dropped then no longer counts itself as a leader. The locks of its
+/// roles expire.
 struct Ended<'a>(&'a Run);
 
 impl Drop for Ended<'_> {
@@ -274,7 +282,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Ensures that a node has only one run at a time.
+/// Guard of a running node. It ensures that a node has only one run at a time.
 pub(super) struct OnlyRun<'a>(&'a AtomicBool);
 
 impl<'a> OnlyRun<'a> {
@@ -292,7 +300,7 @@ impl Drop for OnlyRun<'_> {
     }
 }
 
-/// The reason why a node stopped running, or did not start.
+/// Reason why a node stopped running, or did not start.
 ///
 /// ```
 /// # async fn example(node: ratchet::Node) {
@@ -308,17 +316,18 @@ impl Drop for OnlyRun<'_> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The node could not join.
+    /// The node could not join the cluster.
     #[error("the node could not join the cluster: {0}")]
     Store(#[source] StoreError),
-    /// Another node started under the same label and took over. Either it replaces this process, or
-    /// two nodes were given the same [label](crate::NodeBuilder::label).
+    /// Another node started under the same label and took over from this node. Either the other
+    /// node replaces this process, or two nodes were given the same
+    /// [label](crate::NodeBuilder::label) by mistake.
     #[error("another node runs under the label {label}")]
     Displaced {
-        /// The label.
+        /// Label that both nodes use.
         label: Name,
     },
-    /// This node, or a clone of it, is already running.
+    /// This node or a clone of it is already running.
     #[error("the node is already running")]
     AlreadyRunning,
 }

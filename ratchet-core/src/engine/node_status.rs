@@ -8,20 +8,21 @@ use crate::id::NodeId;
 use crate::model::NodeStatus;
 use crate::name::Name;
 
-/// The id and the status of a node, for callers outside of its runs.
+/// Id and status of a node. They are available to callers even when the node is not running.
 #[derive(Debug)]
 pub(super) struct NodeStatusCell(Mutex<Inside>);
 
 #[derive(Debug)]
 struct Inside {
-    /// The current run.
+    /// Identity of the node in the current run. The reference is dangling while the node is not
+    /// running.
     identity: Weak<Identity>,
     running: Weak<RunningSet>,
-    /// The id and final status of the last run.
+    /// Id and final status of the last run.
     last: (NodeId, NodeStatus),
-    /// The id that is reserved for the first run, until that run begins.
+    /// Id that is reserved for the first run. `None` once that run has been created.
     first: Option<NodeId>,
-    /// The label of the last run. `None` before the first.
+    /// Label of the last run. `None` before the first run.
     label: Option<Name>,
 }
 
@@ -39,19 +40,21 @@ impl Default for NodeStatusCell {
 }
 
 impl NodeStatusCell {
-    /// Returns the id of the next run. The first run gets the id that the node already shows. Every
-    /// later run gets a new id, because a node that has left does not return under its old one.
+    /// Returns the id for the next run. The first run gets the id that the node has shown since it
+    /// was built. Every later run gets a new id, because a node that has left the cluster must not
+    /// use its old id again.
     pub(super) fn next_id(&self) -> NodeId {
         self.inside().first.take().unwrap_or_else(NodeId::new)
     }
 
-    /// Returns how many bodies run.
+    /// Returns the number of job bodies that run now.
     pub(super) fn bodies(&self) -> usize {
         let running = self.inside().running.upgrade();
         running.map_or(0, |running| running.len())
     }
 
-    /// Returns the id and the status of the node.
+    /// Returns the id and the status of the current run, or those of the last run if the node is
+    /// not running.
     pub(super) fn identity(&self) -> (NodeId, NodeStatus) {
         match self.run() {
             Some(identity) => (identity.node(), identity.status()),
@@ -59,7 +62,7 @@ impl NodeStatusCell {
         }
     }
 
-    /// Returns the label. `None` before the first run.
+    /// Returns the label of the current or last run. `None` before the first run.
     pub(super) fn label(&self) -> Option<Name> {
         self.inside().label.clone()
     }
@@ -72,8 +75,8 @@ impl NodeStatusCell {
         inside.label = Some(identity.label().clone());
     }
 
-    /// Records that a run ends. A run that did not leave in order has been declared dead, or will
-    /// be.
+    /// Records that a run has ended. If the node did not leave the cluster regularly, its status
+    /// becomes `Dead`, because the cluster has declared the node dead or will do so.
     pub(super) fn end(&self, identity: &Identity) {
         let left = identity.status() == NodeStatus::Left;
         let status = if left {

@@ -1,6 +1,6 @@
 use std::any::Any;
 
-/// Returns the message of a panic.
+/// Returns the message of a panic, or a replacement text if the payload is no string.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()

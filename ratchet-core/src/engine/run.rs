@@ -38,8 +38,8 @@ use crate::model::NodeStatus;
 use crate::outage::Outage;
 use crate::schedule;
 
-/// One run of a node, from joining to leaving. It holds the handles of the loops, and the signals
-/// that end them.
+/// One run of a node, from joining the cluster to leaving it. Contains the state of all loops of
+/// the run, and the signals that stop these loops.
 pub(super) struct Run {
     pub(super) shared: Arc<Shared>,
     pub(super) identity: Arc<Identity>,
@@ -62,16 +62,16 @@ pub(super) struct Run {
     pub(super) stops: Stops,
 }
 
-/// The signals that end parts of a run.
+/// Signals that stop parts of a run.
 #[derive(Clone, Default)]
 pub(super) struct Stops {
-    /// Cancelled when the run stops claiming.
+    /// Token that is cancelled when the run stops claiming jobs.
     pub(super) draining: CancellationToken,
-    /// Cancelled when the remaining bodies must be dropped.
+    /// Token that is cancelled when the remaining job bodies must be dropped.
     pub(super) abort: CancellationToken,
-    /// Cancelled when the run stops leading.
+    /// Token that is cancelled when the node stops leading any role.
     pub(super) stepping_down: CancellationToken,
-    /// Cancelled when another node runs under this node's label.
+    /// Token that is cancelled when another live node has taken over this node's label.
     pub(super) displaced: CancellationToken,
 }
 
@@ -102,7 +102,8 @@ impl Run {
         }
     }
 
-    /// Declares the permits and registers the node. Waits for the database while it is unavailable.
+    /// Stores the declared permits and registers the node in the cluster. While the database is
+    /// unavailable, retries until it works again.
     pub(super) async fn join(&self) -> Result<()> {
         let client = &self.shared.client;
         self.until_it_works(|| client.declare_permits()).await?;
@@ -116,7 +117,7 @@ impl Run {
         Ok(())
     }
 
-    /// Retries a step of joining after transient failures.
+    /// Calls `step` until it succeeds, or fails with an error that is not transient.
     async fn until_it_works<T, F>(&self, step: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
@@ -136,8 +137,8 @@ impl Run {
         }
     }
 
-    /// Resigns every role at once, as the last step before the node leaves. If the node led the
-    /// cluster, tells the other nodes, which may trust its last beacon.
+    /// Resigns all roles of this node at once. This is the last step before the node leaves. If the
+    /// node led the maintenance role, wakes the other nodes, because they rely on its last beacon.
     pub(super) async fn step_down(&self) {
         let led = self.shared.roles.leadership(MAINTENANCE);
         let led = led.is_some_and(Leadership::is_leader);
@@ -149,7 +150,7 @@ impl Run {
     }
 }
 
-/// The parts from which the handles of a run's loops are built.
+/// Parts from which the state of all loops of a run is built.
 struct Parts {
     shared: Arc<Shared>,
     identity: Arc<Identity>,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ratchet_bench::figures::{per_second, percentiles};
 use serde::Serialize;
 
-/// The figures of one phase. The percentiles are those of the durations of its calls, or of its
-/// start latencies.
+/// The results of one phase of a benchmark. The percentiles describe the durations of the calls, or
+/// the start latencies of the jobs.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     pub(super) phase: &'static str,
@@ -42,8 +42,8 @@ impl Figures {
         }
     }
 
-    /// Returns the percentiles and the maximum in milliseconds as texts; empty without
-    /// measurements.
+    /// Returns the percentiles and the maximum as texts, in milliseconds. The texts are empty if
+    /// nothing was measured.
     pub(super) fn in_words(&self) -> [String; 4] {
         let word = |millis: Option<f64>| millis.map_or(String::new(), |it| format!("{it:.2}"));
         [self.p50_ms, self.p95_ms, self.p99_ms, self.max_ms].map(word)

@@ -10,23 +10,22 @@ use super::QUEUE;
 use crate::exit::Failure;
 use crate::output::since;
 
-/// How long the lock stays held after its measurement was killed.
+/// TTL of the lock. If a measurement is killed, its lock prevents other measurements for this time.
 const LEASE: Duration = Duration::from_secs(60);
-/// The interval between renewals of the lock, short enough that a few may fail before the lease
-/// expires.
+/// Interval between renewals of the lock. Several renewals may fail before the lock expires.
 const RENEWAL: Duration = Duration::from_secs(15);
 
-/// The lock that a measurement holds, so that no other measurement starts.
+/// The lock of a running measurement. It prevents other measurements on the same database.
 #[derive(Debug)]
 pub(super) struct Lock {
     name: Name,
     owner: Name,
-    /// The fencing token; `None` if another measurement has acquired the lock.
+    /// The fencing token of the lock. `None` if another measurement has acquired the lock.
     fence: Option<Fence>,
 }
 
 impl Lock {
-    /// Acquires the lock.
+    /// Acquires the lock for a new measurement.
     ///
     /// # Errors
     /// Fails if another measurement holds the lock, or if the store fails.
@@ -47,8 +46,9 @@ impl Lock {
         }
     }
 
-    /// Acquires or renews the lock for one lease from now. If another measurement holds it, returns
-    /// the time until its lease expires.
+    /// Acquires or renews the lock, which then expires after the time [`LEASE`]. If another
+    /// measurement holds the lock, returns the time until that lock expires. Otherwise, returns
+    /// `None`.
     async fn acquire(&mut self, client: &Client) -> Result<Option<Duration>, Failure> {
         let locks = client.store().locks();
         let (fence, left) = match locks.acquire(&self.name, &self.owner, LEASE).await? {
@@ -59,11 +59,11 @@ impl Lock {
         Ok(left)
     }
 
-    /// Runs the work while renewing the lock, however long it takes.
+    /// Runs `work`, and renews the lock until `work` has ended.
     ///
     /// # Errors
-    /// Fails if the work fails, or if another measurement acquires the lock. The work is then
-    /// dropped.
+    /// Fails if `work` fails, or if another measurement acquires the lock. In the second case,
+    /// drops `work` before its end.
     pub(super) async fn hold<T>(
         &mut self,
         client: &Client,
@@ -80,7 +80,8 @@ impl Lock {
         }
     }
 
-    /// Runs the work to its end while renewing the lock, even if the lock is lost.
+    /// Runs `work` to its end, and renews the lock until then. Continues `work` even if another
+    /// measurement acquires the lock.
     pub(super) async fn keep_during<T>(
         &mut self,
         client: &Client,
@@ -93,7 +94,8 @@ impl Lock {
         }
     }
 
-    /// Renews the lock until another measurement has acquired it.
+    /// Renews the lock at each interval [`RENEWAL`]. Returns when another measurement has acquired
+    /// the lock.
     async fn keep(&mut self, client: &Client) {
         while self.fence.is_some() {
             tokio::time::sleep(RENEWAL).await;
@@ -103,7 +105,7 @@ impl Lock {
         }
     }
 
-    /// Releases the lock if it is still held.
+    /// Releases the lock, unless another measurement has acquired it.
     ///
     /// # Errors
     /// Fails if the store fails.

@@ -24,15 +24,16 @@ use crate::confirm::confirm;
 use crate::exit::{Failure, Verdict};
 use crate::output::{DIM, Table, clean, number, paint};
 
-/// The name of the queue for the jobs, and of the lock that prevents concurrent measurements.
+/// Name of the queue for the jobs of a measurement. Also the name of the lock that prevents
+/// concurrent measurements.
 const QUEUE: &str = "ratchet-bench";
-/// How many jobs one call enqueues in the phase `enqueue_in_hundreds`.
+/// Number of jobs that one call enqueues in the phase `enqueue_in_hundreds`.
 const HUNDRED: usize = 100;
-/// The timeout of a measurement.
+/// Maximum duration of a measurement.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The measurement fails if no job ends for this long.
+/// The measurement fails if no job ends for this time.
 const STUCK: Duration = Duration::from_secs(30);
-/// The interval between two jobs whose start latency is measured.
+/// Interval between two jobs whose start latency is measured.
 const PACE: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
@@ -115,8 +116,8 @@ async fn measure(
     runner: &mut Option<Runner>,
 ) -> Result<(), Failure> {
     let [singles, jobs, latency] = [what.singles, what.jobs, what.latency].map(count);
-    // The jobs of the start latency are enqueued last, but have the first numbers, from 0 up to but
-    // not including `latency`.
+    // The jobs that measure the start latency are enqueued last. They have the numbers from 0 to
+    // `latency - 1`.
     let load = |jobs, batch| Enqueue {
         jobs,
         batch,
@@ -161,7 +162,7 @@ impl From<Stuck> for Failure {
     }
 }
 
-/// The running node of a measurement.
+/// The node that runs the jobs of a measurement.
 struct Runner {
     node: Node,
     stop: oneshot::Sender<()>,
@@ -192,7 +193,7 @@ impl Runner {
         })
     }
 
-    /// Stops the node: it releases its claims and leaves the cluster.
+    /// Stops the node. Waits until the node has released its claims and left the cluster.
     async fn stop(self) -> Result<(), Failure> {
         drop(self.stop);
         match self.running.await {
@@ -210,7 +211,7 @@ fn new_job(n: usize) -> NewJob {
     Nothing::number(n).into_job().queue(QUEUE)
 }
 
-/// Cancels the unfinished jobs of the queue, and deletes all of its jobs.
+/// Cancels the unfinished jobs of the queue [`QUEUE`], and then deletes all jobs of that queue.
 async fn clean_up(client: &Client) -> Result<(), Failure> {
     let filter = JobFilter::all().queue(Name::new("queue", QUEUE)?);
     for action in [JobAction::Cancel, JobAction::Delete] {

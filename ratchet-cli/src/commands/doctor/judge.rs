@@ -11,14 +11,15 @@ use ratchet::{
 use crate::exit::{Failure, schema_remedy};
 use crate::output::since;
 
-/// The data that was read from the database.
+/// The data that `ratchet doctor` has read from the database.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// The time by the database's clock.
+    /// The time of the database's clock when the data was read.
     pub(super) now: Timestamp,
-    /// How far this host's clock is ahead of the database's, in milliseconds.
+    /// The time by which this host's clock is ahead of the database's clock, in milliseconds.
+    /// Negative if this host's clock is behind.
     pub(super) skew: i64,
-    /// The uncertainty of `skew`.
+    /// The maximum error of `skew`.
     pub(super) doubt: Duration,
     pub(super) nodes: Vec<NodeRecord>,
     pub(super) leaders: Vec<Leader>,
@@ -26,18 +27,19 @@ pub(super) struct Seen {
     pub(super) stranded: Vec<DueRoute>,
 }
 
-/// The clock skew and the delay of due jobs above which a finding is reported.
+/// The limits above which `ratchet doctor` reports a finding: for the clock skew, and for the delay
+/// of due jobs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
     pub(super) skew: Duration,
     pub(super) overdue: Duration,
 }
 
-/// Returns the finding that the schema does not match this program. `missing` are the migrations
-/// that the schema lacks.
+/// Converts a connection error to a finding about the schema. `missing` contains the migrations
+/// that the database lacks.
 ///
 /// # Errors
-/// The error itself, if it is not about the schema.
+/// Returns the error itself if it is not about the schema.
 pub(super) fn schema(error: ConnectError, missing: &[Migration]) -> Result<Finding, Failure> {
     let ConnectError::Store(store) = &error else {
         return Err(error.into());
@@ -64,7 +66,8 @@ fn found(severity: Severity, code: &'static str, summary: String, remedy: &str) 
     Finding::new(code, severity, summary).remedy(remedy)
 }
 
-/// Returns the due routes that no node can run. Silent nodes do not count.
+/// Returns the due routes whose jobs no node can run. Ignores nodes whose last heartbeat is too
+/// long ago.
 pub(super) fn stranded_now(
     due: &[DueRoute],
     nodes: &[NodeRecord],
@@ -77,7 +80,7 @@ pub(super) fn stranded_now(
     ratchet::store_api::stranded::stranded(due, &heard)
 }
 
-/// Returns all findings.
+/// Derives all findings from the data that was read.
 pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(clock(seen, tolerance.skew));
@@ -150,7 +153,7 @@ fn nodes<'a>(
     no_node.into_iter().chain(silent)
 }
 
-/// Returns a finding for each role that live nodes may lead in but no node leads in.
+/// Returns a finding for each role that has live candidates but no leader.
 fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
     let led: BTreeSet<&str> = leaders
         .iter()
@@ -174,7 +177,8 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
     missing.collect()
 }
 
-/// Returns a finding if the store lists claims under live nodes that do not hold them.
+/// Returns a finding if the store lists claims for live nodes, but these nodes do not hold the
+/// claims.
 fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
     let unheld = |node: &&NodeRecord| {
         let claims = node.load.unheld_claims.filter(|claims| *claims > 0)?;
@@ -195,8 +199,8 @@ fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
     })
 }
 
-/// Returns a finding if the time-zone data of live nodes differs, or is older than the data that is
-/// compiled into this program.
+/// Returns a finding if live nodes use different versions of the time-zone data. Also returns a
+/// finding if their version is older than the version that is compiled into this program.
 fn zone_data(live: &[&NodeRecord]) -> Option<Finding> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut is_old = false;
@@ -299,7 +303,8 @@ mod tests {
         Name::new("name", text).unwrap()
     }
 
-    /// Returns a live candidate for `maintenance` that was last seen this many seconds ago.
+    /// Returns a live node that was last seen `silence` seconds ago. The node is a candidate for
+    /// the role `maintenance`.
     fn node(silence: i64) -> NodeRecord {
         let roles = vec![name("worker"), name("maintenance")];
         let beat = Heartbeat::new(NodeId::new(), name("alpha"), NodeStatus::Active, 5 * SECOND)

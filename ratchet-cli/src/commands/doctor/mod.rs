@@ -15,7 +15,8 @@ use crate::args::Doctor;
 use crate::exit::{Failure, Verdict};
 use crate::output::{BAD, BOLD, DIM, GOOD, WARN, clean, paint};
 
-/// How many times the clocks are compared. The comparison with the shortest round trip is used.
+/// Number of times that the clocks are compared. Only the comparison with the shortest round trip
+/// is used.
 const LOOKS: usize = 3;
 
 #[derive(Serialize)]
@@ -23,14 +24,14 @@ struct Report<'a> {
     ok: bool,
     backend: Option<&'static str>,
     version: Option<String>,
-    /// How far this host's clock is ahead of the database's.
+    /// The time by which this host's clock is ahead of the database's clock.
     clock_skew_ms: Option<i64>,
-    /// The time-zone data of this process.
+    /// The time-zone data that this process uses.
     zone_data: ZoneData,
     findings: Vec<Shown<'a>>,
 }
 
-/// A finding in the JSON output.
+/// A finding, as the JSON output contains it.
 #[derive(Serialize)]
 struct Shown<'a> {
     code: &'a str,
@@ -89,10 +90,10 @@ async fn look(client: &Client) -> Result<Seen, Failure> {
     })
 }
 
-/// Returns how far this host's clock is ahead of the database's in milliseconds, the uncertainty of
-/// this value, and the database's time.
+/// Compares this host's clock with the database's clock. Returns how far this host's clock is
+/// ahead, in milliseconds, the maximum error of this value, and the database's time.
 ///
-/// The database is assumed to read its clock in the middle of the round trip.
+/// Assumes that the database reads its clock in the middle of the round trip.
 async fn compare_clocks(client: &Client) -> Result<(i64, Duration, time::Timestamp), Failure> {
     let mut best: Option<(i64, Duration, time::Timestamp)> = None;
     for _ in 0..LOOKS {

@@ -25,9 +25,9 @@ use crate::args::Top;
 use crate::exit::Failure;
 use crate::interruptible;
 
-/// The shortest interval, which bounds the load on the database.
+/// Shortest allowed value of `--interval`. The minimum bounds the load on the database.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// The width and height of the output of `--once`.
+/// Width and height of the output of `--once`, in characters.
 const PRINTED: (u16, u16) = (120, 40);
 
 pub(super) async fn run(app: &mut App, what: Top) -> Result<(), Failure> {
@@ -50,7 +50,8 @@ pub(super) async fn run(app: &mut App, what: Top) -> Result<(), Failure> {
     .await
 }
 
-/// Prints the view once, after two reads, because rates are computed from two heartbeats.
+/// Prints the view once, after two reads of the database. Rates need two reads, because they are
+/// computed from two heartbeats of each node.
 async fn once(app: &mut App, client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
     let mut model = Model::new(reader.read().await?);
@@ -96,8 +97,8 @@ async fn stream(app: &mut App, client: &Client, pause: Duration) -> Result<(), F
     }
 }
 
-/// Shows the view on the terminal. Reads and draws concurrently, so that keys work while the
-/// database hangs.
+/// Shows the view on the terminal until a key or a signal ends it. Reading and drawing run
+/// concurrently, so keys work even while the database does not respond.
 async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
     let mut reader = Reader::new(client);
     let model = Model::new(reader.read().await?);
@@ -116,15 +117,16 @@ async fn live(client: &Client, pause: Duration) -> Result<(), Failure> {
     }
 }
 
-/// Turns colours off for `--color never`. The terminal library itself respects only NO_COLOR.
+/// Turns colours off if `choice` is `Never`. Without this call, the terminal library would obey
+/// only the variable `NO_COLOR`.
 fn heed_color(choice: anstream::ColorChoice) {
     if choice == anstream::ColorChoice::Never {
         style::force_color_output(false);
     }
 }
 
-/// Waits for SIGTERM or SIGHUP. Without a handler, these signals would end the process without
-/// restoring the terminal.
+/// Waits for SIGTERM or SIGHUP. Because this function handles these signals, the program can
+/// restore the terminal before it ends.
 #[cfg(unix)]
 async fn asked_to_end() {
     use tokio::signal::unix::{SignalKind, signal};
@@ -139,13 +141,14 @@ async fn asked_to_end() {
     }
 }
 
-/// Never returns, because this platform has no such signals.
+/// Waits forever, because this platform has no SIGTERM and no SIGHUP.
 #[cfg(not(unix))]
 async fn asked_to_end() {
     std::future::pending().await
 }
 
-/// Reads once per interval and sends the result, until the receiver is dropped.
+/// Calls `once` after every `pause` and sends the result through `tell`. Returns when the receiver
+/// is dropped.
 async fn look(
     mut once: impl AsyncFnMut() -> Result<Seen, Failure>,
     pause: Duration,
@@ -161,7 +164,8 @@ async fn look(
     }
 }
 
-/// Draws the view after every read and on request, until a key ends it.
+/// Draws the view whenever new data arrives and when a key requests it. Returns when a key ends the
+/// view.
 async fn show(
     mut draw: impl FnMut(&Model) -> Result<(), Failure>,
     mut model: Model,
@@ -192,7 +196,8 @@ enum Key {
     Redraw,
 }
 
-/// The terminal while the view is shown. Dropping it restores the terminal, also after a panic.
+/// The terminal while the view is shown. Dropping this value restores the terminal, also after a
+/// panic.
 struct Screen {
     terminal: ratatui::DefaultTerminal,
     keys: mpsc::Receiver<Key>,
@@ -223,7 +228,7 @@ impl Drop for Screen {
     }
 }
 
-/// Forwards keys until the view has ended.
+/// Sends each key that the user presses through `keys`. Returns when `ended` is true.
 fn listen(keys: &mpsc::Sender<Key>, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         let key = match event::poll(Duration::from_millis(100)) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::commands::nodes::joined;
 
-/// The result of one read.
+/// Data from one read of the database.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) database: String,
@@ -21,14 +21,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Returns the live nodes: those that have not ended and have not been silent for too long.
+    /// Returns the live nodes. A live node has not ended, and its last heartbeat is recent.
     fn live(&self) -> impl Iterator<Item = &NodeRecord> {
         let nodes = self.nodes.iter();
         nodes.filter(|node| view::is_live(node, self.at))
     }
 }
 
-/// A dead letter.
+/// A dead letter, as the view shows it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Failed {
     pub(super) id: String,
@@ -51,7 +51,8 @@ impl From<&JobRecord> for Failed {
     }
 }
 
-/// The state of the view: the result of the last read, the rates, and the last failure.
+/// State of the view: the data of the last successful read, the rates, and the failure of the last
+/// read if it failed.
 #[derive(Debug)]
 pub(super) struct Model {
     seen: Seen,
@@ -59,7 +60,7 @@ pub(super) struct Model {
     problem: Option<String>,
 }
 
-/// The data that is drawn, or written as JSON.
+/// The data to draw on the terminal, or to write as JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct View<'a> {
     pub(super) at: view::At,
@@ -69,7 +70,8 @@ pub(super) struct View<'a> {
     pub(super) live_nodes: usize,
     pub(super) running: u64,
     pub(super) capacity: u64,
-    /// The rates; `None` until two heartbeats of a live node that reports totals were read.
+    /// Rates of the cluster. `None` until two heartbeats of the same live node have been read.
+    /// Nodes that do not report totals do not count.
     pub(super) rates: Option<view::Rates>,
     pub(super) oldest_due_ms: Option<u64>,
     pub(super) stranded: usize,
@@ -89,19 +91,19 @@ impl Model {
         }
     }
 
-    /// Stores the result of a successful read, and clears the failure.
+    /// Stores the data of a successful read, and clears the failure of an earlier read.
     pub(super) fn update(&mut self, seen: Seen) {
         self.meter.read(seen.live());
         self.seen = seen;
         self.problem = None;
     }
 
-    /// Stores the failure of a read. The result of the last successful read is kept.
+    /// Stores the message of a failed read. The model keeps the data of the last successful read.
     pub(super) fn failed(&mut self, problem: &str) {
         self.problem = Some(problem.to_owned());
     }
 
-    /// Returns why the last read failed, or `None` if it succeeded.
+    /// Returns the message of the last read's failure, or `None` if the last read succeeded.
     pub(super) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }

@@ -13,13 +13,14 @@ use super::model::{Failed, Seen};
 use crate::commands::queues;
 use crate::exit::Failure;
 
-/// The minimum interval between two counts of jobs.
+/// Minimum interval between two queries that count jobs.
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
-/// The minimum interval between two reads of the newest dead letters.
+/// Minimum interval between two queries for the newest dead letters.
 const FAILURES_INTERVAL: Duration = Duration::from_secs(1);
-/// The minimum interval as a multiple of the duration of the last such read.
+/// After a query, the next query of the same kind waits for at least this many times the duration
+/// of the first query.
 const SHARE: u32 = 50;
-/// How many dead letters are shown.
+/// Maximum number of dead letters that the view shows.
 const FAILURES: usize = 8;
 
 pub(super) struct Reader<'a> {
@@ -79,10 +80,11 @@ async fn failed(client: &Client) -> Result<Vec<Failed>, Failure> {
     Ok(page.jobs.iter().map(Failed::from).collect())
 }
 
-/// A cached read, which is repeated less often the longer it takes.
+/// Cache for the result of a query. The query runs at most once per `interval`, and less often if
+/// it takes long.
 struct Seldom<T> {
     interval: Duration,
-    /// The last result, and the earliest time of the next read.
+    /// Result of the last query, and the earliest time of the next query.
     last: Option<(T, Instant)>,
 }
 

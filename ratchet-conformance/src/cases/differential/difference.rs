@@ -6,8 +6,8 @@
 
 use std::fmt::{self, Debug, Write as _};
 
-/// Returns the fields in which a value differs from the expected one, one per line. The list is
-/// empty if the `Debug` forms of both are equal.
+/// Returns the differences between a value and the expected value, with one field per item. Returns
+/// an empty list if both have the same `Debug` output.
 pub(super) fn differences<T: Debug>(what: &str, expected: &T, found: &T) -> Vec<String> {
     let (expected, found) = (Tree::of(expected), Tree::of(found));
     let mut lines = Vec::new();
@@ -15,15 +15,16 @@ pub(super) fn differences<T: Debug>(what: &str, expected: &T, found: &T) -> Vec<
     lines
 }
 
-/// A value, parsed from its `Debug` form.
+/// A value, parsed from its `Debug` output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tree {
     Leaf(String),
     Branch {
-        /// The opening text: `Job {`, `Some(`, `[`.
+        /// Text before the parts, such as `Job {`, `Some(` or `[`.
         open: String,
         close: char,
-        /// The parts, each with the name of its field if it has one.
+        /// Parts of the value, such as its fields or items. A part has a name if it is a named
+        /// field or an entry of a map.
         parts: Vec<(Option<String>, Self)>,
     },
 }
@@ -36,7 +37,8 @@ impl Tree {
         Self::read(first, &mut lines)
     }
 
-    /// Parses the value that begins with `first` and continues in `lines`.
+    /// Parses a value from its `Debug` output. `first` is the first line of the value, and `lines`
+    /// contains the next lines.
     fn read<'a>(first: &str, lines: &mut impl Iterator<Item = &'a str>) -> Self {
         let first = first.strip_suffix(',').unwrap_or(first);
         // An empty list is printed on one line, but compares with other lists by its items.
@@ -68,8 +70,8 @@ impl Tree {
     }
 }
 
-/// Splits a line into the name of a field, or the key of a map, and the value. A string may contain
-/// a colon.
+/// Splits a line into a name and a value, at the first `: ` after the name. The name is that of a
+/// field, or the key of a map. A key in quotes may contain colons.
 fn named(line: &str) -> Option<(&str, &str)> {
     if line.starts_with('"') {
         let (key, value) = line.split_at(line.find("\": ")? + 1);
@@ -114,8 +116,8 @@ fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mu
     ) = (expected, found)
         && open == other_open
     {
-        // A missing or additional item shifts all later items, so the items that are equal at both
-        // ends are left out.
+        // A missing or additional item shifts all later items. So equal items at the beginning and
+        // at the end of the lists are skipped.
         let (expected, found) = (&parts[..], &others[..]);
         let (head, tail) = match expected.len() == found.len() {
             true => (0, 0),
@@ -147,7 +149,8 @@ fn compare(path: &str, expected: Option<&Tree>, found: Option<&Tree>, lines: &mu
     lines.push(format!("{path}: expected {expected} / found {found}"));
 }
 
-/// Returns how many parts are equal at the beginning and how many at the end.
+/// Returns the number of equal items at the beginning of both lists, and then the number of equal
+/// items at the end.
 fn ends_in_common<T: PartialEq>(expected: &[T], found: &[T]) -> (usize, usize) {
     let same = |(one, other): &(&T, &T)| one == other;
     let head = expected.iter().zip(found).take_while(same).count();

@@ -17,7 +17,8 @@ use super::step::{Answer, Step};
 use crate::Power;
 use crate::build::{json, name};
 
-/// There are only a few values of each kind, so that steps affect each other.
+/// The queues that the steps use. This list and the following ones are short, so that several steps
+/// use the same names and affect each other.
 const QUEUES: [&str; 3] = ["default", "images", "Größe"];
 const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
@@ -29,13 +30,15 @@ const DEFINITIONS: [&str; 4] = ["d", "D", "ä", "minutely"];
 
 pub(super) struct Generator {
     random: Rng,
-    /// Whether the history uses the archive. `permits` and `rates` say the same of those parts.
+    /// Whether the history uses the archive.
     archives: bool,
+    /// Whether the history uses permits.
     permits: bool,
+    /// Whether the history uses rates.
     rates: bool,
-    /// Whether no step has been generated yet.
+    /// Whether `next` has not been called yet.
     untouched: bool,
-    /// The resources whose permits were set.
+    /// Resources for which a step has set permits.
     resources: Vec<&'static str>,
     nodes: Vec<NodeId>,
     jobs: Vec<NewJob>,
@@ -44,17 +47,20 @@ pub(super) struct Generator {
     /// Whether the history uses recurring definitions.
     recurring: bool,
     firings: Vec<RecurringFiring>,
-    /// The open batches. `batches` has the open and the closed ones.
+    /// Batches that are still open.
     open: Vec<BatchId>,
+    /// All batches, open and closed.
     batches: Vec<BatchId>,
-    /// The stored jobs. `fresh` has the jobs of the enqueue that is being generated. Nearly all
-    /// parents are in one of the two, because an unknown parent makes the whole enqueue fail.
+    /// Ids of the stored jobs. Nearly all parents are from this list or from `fresh`, because an
+    /// enqueue with an unknown parent fails.
     stored: Vec<JobId>,
+    /// Ids of the jobs in the enqueue that is being generated.
     fresh: Vec<JobId>,
-    /// The jobs that wait for signals.
+    /// Ids of the jobs that wait for a signal.
     waiters: Vec<JobId>,
-    /// Whether the history uses workflows. `signals` says the same of signals.
+    /// Whether the history uses workflows.
     workflows: bool,
+    /// Whether the history uses signals.
     signals: bool,
 }
 
@@ -64,8 +70,8 @@ impl Generator {
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
-        // A history uses only some of the store's optional parts: with all of them it would
-        // exercise each too little.
+        // A history uses only some of the store's optional parts. If it used all parts, it would
+        // contain too few steps for each of them.
         let mut uses = |power| has(power) && random.u8(0..5) < 2;
         Self {
             archives: uses(Power::Archive),
@@ -90,7 +96,7 @@ impl Generator {
         }
     }
 
-    /// Records the ids, tokens and other results of a step for later steps.
+    /// Records the ids, tokens and other results of a step, so that later steps can use them.
     pub(super) fn learn(&mut self, answer: &Answer) {
         match answer {
             Answer::Claimed(jobs) => {
@@ -230,8 +236,8 @@ impl Generator {
         Step::Report(tokens.into_iter().map(report).collect())
     }
 
-    /// Returns a step whose limit never takes effect, since the contract does not say which claims
-    /// a limited pass takes.
+    /// Creates a step that reclaims lost claims. The limit of the step is never reached, because
+    /// the contract does not specify which claims a limited call reclaims.
     fn reclaim(&mut self) -> Step {
         let request = ReclaimRequest::new()
             .dead_after(self.millis(1..20_000))
@@ -271,8 +277,9 @@ impl Generator {
         Step::List(self.filter(), page.after(after))
     }
 
-    /// Returns a step whose limit never takes effect, since the contract does not say which of
-    /// equally old jobs are purged first.
+    /// Creates a step that deletes, archives or reads finished jobs. The limit of a deletion is
+    /// never reached, because the contract does not specify which of several equally old jobs is
+    /// deleted first.
     fn purge(&mut self) -> Step {
         let ends = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
         let older_than = self.millis(0..4_000);

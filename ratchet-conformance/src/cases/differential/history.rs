@@ -22,15 +22,16 @@ use crate::build::name;
 use crate::cx::Cx;
 use crate::node::{TestNode, ok};
 
-/// The differences between the model and the store, one field per line.
+/// The differences between the model and the store, with one field per item.
 struct Mismatch(Vec<String>);
 
-/// The model and the store under test, with their clocks kept in step.
+/// The model and the store under test. Their clocks always show the same time.
 struct Pair {
     model: Checked<MemoryStore>,
     clock: ManualClock,
     cx: Cx,
-    /// Two handles on the store, used in turn: each must see what the other writes.
+    /// Two handles of the store. The steps use them alternately, so that the comparison checks that
+    /// each handle sees the writes of the other.
     handles: [TestNode; 2],
     steps: usize,
     seen: BTreeMap<JobId, JobRecord>,
@@ -50,7 +51,8 @@ impl Pair {
         }
     }
 
-    /// Runs a step on both, and returns the model's answer, or their differences.
+    /// Runs a step on the model and on the store. Returns the answer of the model, or the
+    /// differences between model and store.
     async fn step(&mut self, step: &Step) -> Result<super::step::Answer, Mismatch> {
         let turn = self.steps % 2;
         self.steps += 1;
@@ -73,9 +75,9 @@ impl Pair {
         Ok(expected)
     }
 
-    /// Compares everything observable, through the handle that did not run the step. Reads the
-    /// attempts of changed jobs only, because the end of a claim, which adds an attempt, also
-    /// changes the job.
+    /// Compares all observable data of the model and of the store. Reads the store through the
+    /// handle `reader`, which did not run the step. Compares attempts only for jobs that have
+    /// changed: a new attempt always changes its job too.
     async fn compare(&mut self, reader: usize) -> Result<(), Mismatch> {
         let store = &*self.handles[reader].store;
         let recurring = self.cx.has(Power::Recurring);
@@ -114,7 +116,7 @@ async fn history(store: &dyn Store, job: JobId) -> Vec<Attempt> {
     ok(store.jobs().history(job).await)
 }
 
-/// Everything observable in a store.
+/// All observable data of a store, except the attempts of jobs.
 struct Observed {
     jobs: Vec<JobRecord>,
     archive: Vec<ArchivedJob>,
@@ -124,10 +126,10 @@ struct Observed {
     listed_locks: Vec<(Name, LockInfo)>,
     due: Vec<DueRoute>,
     recurring: Option<RecurringPage>,
-    /// `None` means that the store has no permits.
+    /// Permits of all resources, or `None` if the store has no permits.
     permits: Option<Vec<PermitInfo>>,
     time: Timestamp,
-    /// `None` means that the store has no workflows.
+    /// Links and batches, or `None` if the store has no workflows.
     workflows: Option<ObservedWorkflows>,
 }
 
@@ -190,7 +192,8 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, actual: &T) -> Result<()
     Err(Mismatch(lines))
 }
 
-/// Generates and runs the history of a seed. If the store differs, shrinks and reports the history.
+/// Generates a history from a seed and runs it. Panics if the store differs from the model. The
+/// panic message shows the history, which is shortened first if the settings allow it.
 pub(super) async fn run(cx: &Cx, seed: u64, length: usize) {
     let mut generator = Generator::new(seed, |power| cx.has(power));
     let mut pair = Pair::new(cx.another().await).await;
@@ -219,7 +222,7 @@ async fn close(cx: &Cx, pair: Pair) {
     cx.close(pair.cx).await;
 }
 
-/// Runs these steps on a new pair.
+/// Runs these steps on a new model and a new, empty store.
 async fn replay(cx: &Cx, steps: &[Step]) -> Result<(), Mismatch> {
     let mut pair = Pair::new(cx.another().await).await;
     let mut ended = Ok(());
@@ -233,7 +236,7 @@ async fn replay(cx: &Cx, steps: &[Step]) -> Result<(), Mismatch> {
     ended
 }
 
-/// A failing history while it is being shrunk.
+/// A failing history while it is being shortened.
 struct Shrinking<'a> {
     cx: &'a Cx,
     steps: Vec<Step>,
@@ -241,7 +244,8 @@ struct Shrinking<'a> {
 }
 
 impl Shrinking<'_> {
-    /// Replaces the steps by `fewer` if these fail as well. Does nothing once the case must finish.
+    /// Runs the history `fewer`. If it also fails, it replaces the steps, and the method returns
+    /// `true`. Returns `false` without running it if the test case has no time left.
     async fn try_instead(&mut self, fewer: Vec<Step>) -> bool {
         if self.cx.is_late() {
             return false;
@@ -255,8 +259,9 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Removes half of the steps, then quarters and so on, down to single steps, beginning with the
-    /// last.
+    /// Tries to remove parts of the history, beginning with the last part. The parts are first
+    /// halves of the history, then quarters, and finally single steps. Returns whether it removed
+    /// steps.
     async fn leave_out_steps(&mut self) -> bool {
         let before = self.steps.len();
         let mut size = before.div_ceil(2);
@@ -276,7 +281,8 @@ impl Shrinking<'_> {
         }
     }
 
-    /// Removes single jobs, tokens and other list items from steps.
+    /// Tries to remove single items from the steps, such as jobs and tokens. Returns whether it
+    /// removed items.
     async fn leave_out_items(&mut self) -> bool {
         let mut changed = false;
         for index in (0..self.steps.len()).rev() {
@@ -290,7 +296,8 @@ impl Shrinking<'_> {
     }
 }
 
-/// Removes every step, and every item in a step, that the history does not need to fail.
+/// Removes all steps and items without which the history still fails. Returns the remaining steps
+/// and their differences.
 async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Mismatch) {
     if cx.is_late() {
         return (steps, first);
@@ -315,7 +322,7 @@ async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Misma
     }
 }
 
-/// Returns the failure message: the differences, and the steps that lead to them.
+/// Returns the failure message: the differences, the steps of the shortened history, and the seed.
 fn tell(seed: u64, steps: &[Step], mismatch: &Mismatch) -> String {
     const SHOWN: usize = 20;
     let Mismatch(lines) = mismatch;

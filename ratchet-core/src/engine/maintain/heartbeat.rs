@@ -2,8 +2,8 @@
 //!
 //! The reply lists the claims that the store has under this node, with the cancel requests for
 //! their jobs. The reply may order the node to drain, or report that the cluster declared the node
-//! dead. A node that was only slow then drops its claims, and continues under a new id; other nodes
-//! run those jobs. A node that was displaced by another node with its label stops.
+//! dead. A node that was only slow then drops its claims and continues under a new id. Other nodes
+//! run the jobs of these claims. A node that was displaced by another node with its label stops.
 //!
 //! [`HeartbeatInterval`] decides how often the node sends a heartbeat.
 
@@ -33,10 +33,11 @@ use crate::model::{
 };
 use crate::time::{self, Timestamp};
 
-/// The difference between the node's clock and the database's from which a warning is logged.
+/// Maximum difference between the clocks of the node and of the database. If the difference is
+/// larger, the node logs a warning.
 const SKEW: Duration = Duration::from_secs(1);
 
-/// The handles that the heartbeat uses.
+/// Shared state that the heartbeat loop uses.
 pub(crate) struct HeartbeatHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) identity: Arc<Identity>,
@@ -47,23 +48,24 @@ pub(crate) struct HeartbeatHandles {
     pub(crate) roles: Arc<Roles>,
     pub(crate) totals: Arc<Totals>,
     pub(crate) gauge: Gauge,
-    /// The profile of the node, with the version of the time-zone data in use when the run began.
-    /// Reading that version reads files, which would take too long during a heartbeat.
+    /// Profile that the node publishes with each heartbeat. It contains the version of the
+    /// time-zone data, which was read when the run began: reading that version from files is too
+    /// slow for a heartbeat.
     pub(crate) profile: NodeProfile,
     pub(crate) gate: Gate,
     pub(crate) wake_queue: Arc<WakeQueue>,
-    /// How many bodies the node may run at once.
+    /// Maximum number of job bodies that the node runs at once.
     pub(crate) capacity: usize,
-    /// Held during a heartbeat and the actions that follow from it. Two heartbeats at once could
-    /// both change the node's id.
+    /// Lock that a task holds while it sends a heartbeat and acts on the reply. Without the lock,
+    /// two concurrent heartbeats could both change the node's id.
     pub(crate) beating: Mutex<()>,
-    /// Cancelled when the run stops claiming.
+    /// Token that is cancelled when the run stops claiming jobs.
     pub(crate) draining: CancellationToken,
-    /// Cancelled when another node runs under this node's label.
+    /// Token that is cancelled when another live node has taken over this node's label.
     pub(crate) displaced: CancellationToken,
 }
 
-/// Sends heartbeats, as long as the node runs.
+/// Sends heartbeats repeatedly while the node runs.
 pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
     let mut backoff = RetryDelays::of("heartbeat");
     loop {
@@ -88,7 +90,8 @@ pub(crate) async fn run(run: Arc<HeartbeatHandles>) {
     }
 }
 
-/// Sends one heartbeat, and acts on the reply.
+/// Sends one heartbeat and acts on the reply: cancels jobs, drains the node, or gives the node a
+/// new id if the cluster declared the node dead.
 pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     let _beating = run.beating.lock().await;
     let reply = beat(run, run.identity.status()).await?;
@@ -117,15 +120,16 @@ pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     Ok(())
 }
 
-/// Sends one heartbeat with this status, once no other heartbeat is under way. Two concurrent
-/// heartbeats would mistake each other's `last_seen` for a rewind of the database.
+/// Waits until no other heartbeat is under way, then sends one heartbeat with this status. Of two
+/// concurrent heartbeats, each would overwrite the `last_seen` that the other expects. The node
+/// would then wrongly conclude that the database went back to an earlier state.
 pub(crate) async fn announce(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
     let _beating = run.beating.lock().await;
     beat(run, status).await
 }
 
-/// Sends one heartbeat with this status. The caller must hold [`HeartbeatHandles::beating`], unless
-/// no loop runs yet.
+/// Sends one heartbeat with this status. The caller must hold the lock
+/// [`HeartbeatHandles::beating`], unless the loops of the run have not started yet.
 pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<HeartbeatReply> {
     let config = &run.common.config;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -172,8 +176,9 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
     Ok(reply)
 }
 
-/// Returns whether the death of this node would delay nothing: as far as the node knows, the store
-/// has no claim under this node. The node leads no other node, and is neither joining nor leaving.
+/// Returns whether the node is idle, so that its death would delay no work. An idle node is active,
+/// runs no job body and leads no other node. It has no claim that waits for a slot, and the store
+/// lists no claim that the node never received.
 fn is_at_rest(run: &HeartbeatHandles) -> bool {
     let holds = run.claims.has_waiting() || run.claims.ledger.unheld() > 0;
     let leads_others = run.roles.any_leads() && !run.interval.is_alone();
@@ -209,8 +214,8 @@ async fn taken_for_dead(run: &HeartbeatHandles) -> Result<()> {
     beat(run, run.identity.status()).await.map(drop)
 }
 
-/// Returns by how many milliseconds this node's clock is ahead of the database's. Logs a warning if
-/// the difference is large.
+/// Returns by how many milliseconds this node's clock is ahead of the database's clock. The number
+/// is negative if the node's clock is behind. Logs a warning if the difference exceeds [`SKEW`].
 fn skew(database_time: Timestamp) -> i64 {
     let milliseconds = (time::wall_clock() - database_time).num_milliseconds();
     if u128::from(milliseconds.unsigned_abs()) > SKEW.as_millis() {

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
-/// Measures the processor time and the memory of this process.
+/// Measures the processor time and the memory that this process uses.
 #[derive(Debug)]
 pub(crate) struct Gauge(Mutex<System>);
 
@@ -13,8 +13,9 @@ impl Gauge {
         Self(Mutex::new(System::new()))
     }
 
-    /// Returns the processor time since the last reading, in percent of one processor, and the
-    /// memory in bytes. `None` if the system does not report them.
+    /// Returns the processor time that the process used since the last call, in percent of one
+    /// processor, and its memory in bytes. Returns `None` if the operating system does not report
+    /// these values.
     pub(crate) fn read(&self) -> Option<(u32, u64)> {
         let pid = Pid::from_u32(std::process::id());
         let mut system = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -25,7 +26,7 @@ impl Gauge {
     }
 }
 
-/// Rounds to whole percent. Returns 0 for NaN.
+/// Rounds a processor usage to a whole number of percent. Returns 0 for NaN.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -19,20 +19,22 @@ use crate::metrics::{self, Rows};
 use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
 use crate::time;
 
-/// The most jobs that one pass deletes, so that it never blocks the database for long.
+/// Maximum number of jobs, batches or rates that one pass deletes. The limit ensures that no pass
+/// blocks the database for long.
 const PASS: usize = 1_000;
-/// The most jobs that one pass archives. It is smaller than [`PASS`], because archiving reads and
-/// writes whole jobs.
+/// Maximum number of jobs that one pass archives. It is smaller than [`PASS`], because archiving
+/// reads and writes whole jobs.
 const ARCHIVE_PASS: usize = 200;
 
-/// The handles that maintenance uses.
+/// Shared state that the maintenance loop uses.
 pub(crate) struct MaintenanceHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) roles: Arc<Roles>,
     pub(crate) totals: Arc<Totals>,
 }
 
-/// Maintains the cluster, as long as the node runs.
+/// Runs maintenance after each maintenance interval, if this node then leads the maintenance role.
+/// Continues as long as the node runs.
 pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
     loop {
         let wait = run.common.config.maintenance_interval;
@@ -47,12 +49,13 @@ pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
     }
 }
 
-/// Deletes or archives everything that is old enough. A failure with one kind of row does not stop
-/// the work on the others.
+/// Deletes or archives the jobs and batches that are older than their retention, and deletes unused
+/// rates. If the store fails for one kind of row, logs the error and continues with the other
+/// kinds.
 async fn tick(run: &MaintenanceHandles) {
     let guard = run.roles.maintenance_guard(&**run.common.calls.store());
     if guard.is_none() && run.common.calls.store().guards() {
-        // The node has ceased to lead.
+        // This node no longer leads.
         return;
     }
     let retention = &run.common.config.retention;
@@ -107,8 +110,8 @@ async fn tick(run: &MaintenanceHandles) {
     }
 }
 
-/// Repeats a pass until it processes fewer rows than `limit`, or the tenure has ended. Counts the
-/// rows.
+/// Calls `pass` until it processes fewer than `limit` rows, or until the store reports that this
+/// node no longer leads. Adds the number of processed rows to `counter` and to the metrics.
 async fn repeat<F>(
     limit: usize,
     (counter, rows): (&AtomicU64, Rows),
@@ -165,8 +168,8 @@ async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result
     purge.await
 }
 
-/// Deletes unused rates: those whose state is the same as if they had never been used. This is safe
-/// for any node, so it needs no guard.
+/// Deletes unused rates. The state of an unused rate equals the state of a rate that no job has
+/// ever used. Deleting it changes nothing, so the call needs no guard.
 async fn forget_rates(run: &MaintenanceHandles) -> Result<()> {
     let calls = &run.common.calls;
     loop {

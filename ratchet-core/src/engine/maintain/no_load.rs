@@ -1,6 +1,6 @@
 //! Replaces the measurement of the process if the feature `sysinfo` is off.
 
-/// A gauge that measures nothing.
+/// Gauge that measures nothing, for builds without the feature `sysinfo`.
 #[derive(Debug)]
 pub(crate) struct Gauge;
 

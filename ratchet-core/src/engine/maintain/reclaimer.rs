@@ -4,11 +4,12 @@
 //! elected. Every other node makes a pass when it starts, to take back its own claims. After that,
 //! it makes passes rarely, in case no node leads: every 50 s by default, or every 10 minutes while
 //! the leader's beacons arrive. Passes that overlap reclaim each claim once. A pass begins with a
-//! heartbeat, so that a node that was asleep does not declare itself dead. After an outage
-//! of the database, or a step of its clock, the silence of other nodes counts only after
-//! `dead_after`, so that they can send a heartbeat first. A job whose crash budget is used up is
-//! settled as failed, by the same fenced write as every other end. The same passes fail jobs whose
-//! signal did not arrive in time.
+//! heartbeat, so that a node that was asleep does not declare itself dead.
+//!
+//! After an outage of the database, or a step of its clock, the silence of other nodes counts only
+//! after `dead_after`. In this time, these nodes can send a heartbeat. A job whose crash budget is
+//! used up is settled as failed, by the same fenced write as every other settlement. The same
+//! passes fail jobs whose signal did not arrive in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,20 +33,21 @@ use crate::model::{Claim, Detail, Fenced, Guarded, NodeSweep, Outcome, Reclaimed
 use crate::outage::Outage;
 use crate::time;
 
-/// The factor by which the other nodes make passes less often than the leader, in case no node
-/// leads or the leader cannot reclaim.
+/// Factor by which the interval between passes is longer on a node that does not lead. Such a node
+/// still makes passes, in case no node leads or the leader cannot reclaim.
 const WITHOUT_LEADING: u32 = 10;
-/// How many of these passes a node skips in a row while it receives beacons of the leader.
+/// Number of passes in a row that a node skips while it receives the leader's beacons.
 const SKIPPED: u32 = 11;
-/// The most jobs that one pass fails because their signals did not arrive.
+/// Maximum number of jobs that one call marks as failed because their signal did not arrive in
+/// time.
 const PASS: usize = 500;
-/// The divisor by which that number is reduced, starting from [`PASS`], when a call exceeds the
-/// store's deadline.
+/// Divisor that reduces the number of jobs per call after a call exceeds the store's deadline. The
+/// first call of a pass fails up to [`PASS`] jobs.
 const FEWER: usize = 8;
-/// How long after its last heartbeat the record of an ended node is deleted.
+/// Time from the last heartbeat of an ended node until its record is deleted.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
-/// The handles that the reclaimer uses.
+/// Shared state that the reclaimer loop uses.
 pub(crate) struct ReclaimerHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) heartbeat: Arc<HeartbeatHandles>,
@@ -58,7 +60,8 @@ pub(crate) struct ReclaimerHandles {
     pub(crate) wake_queue: Arc<WakeQueue>,
 }
 
-/// Reclaims claims, as long as the node runs.
+/// Makes reclaim passes while the node runs: at each reclaim interval while this node leads the
+/// maintenance role, and rarely otherwise.
 pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
     let interval = run.common.config.reclaim_interval;
     let leadership = run.roles.leadership(MAINTENANCE);
@@ -89,13 +92,14 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
     }
 }
 
-/// Makes one pass: marks silent nodes dead, takes back lost claims until none is left, and fails
-/// jobs whose signal did not arrive in time.
+/// Makes one pass: sends a heartbeat, marks silent nodes dead, reclaims lost claims, and fails jobs
+/// whose signal did not arrive in time.
 async fn tick(run: &ReclaimerHandles) -> Result<()> {
     let (calls, config) = (&run.common.calls, &run.common.config);
-    // Most sweeps would change nothing, and a guarded write costs several statements. The nodes are
-    // read before the heartbeat, so that a sweep follows immediately on the heartbeat that shows
-    // that the database was not set back.
+    // Most sweeps would change nothing, and a guarded write costs several statements. So the node
+    // records are read first, to skip such sweeps. The heartbeat shows whether the database went
+    // back to an earlier state. The sweep must follow immediately, so the records are read before
+    // the heartbeat.
     let nodes = calls.call("nodes", |store| store.nodes().nodes()).await?;
     heartbeat::tick(&run.heartbeat).await?;
     let silence_counts = run.liveness.trusts_silence();
@@ -125,8 +129,8 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
             );
             run.wake_queue.wake(None);
         }
-        // Each call finds the claims again that could not be settled. They are left to the next
-        // pass, so that this pass ends.
+        // Claims that could not be settled are returned again by each call. The next pass handles
+        // them. Otherwise, this loop would not end.
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
         let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
         if failed.is_err() || !more {
@@ -153,8 +157,9 @@ async fn sweep(run: &ReclaimerHandles, sweep: NodeSweep) -> Result<()> {
     Ok(())
 }
 
-/// Fails the jobs whose signal did not arrive in time. If a call exceeds the deadline, the next
-/// call fails fewer jobs, because many other jobs may wait for one of them.
+/// Fails the jobs whose signal did not arrive in time. If a store call exceeds its deadline, the
+/// next call fails fewer jobs: the store also updates all jobs that wait for a failed job, and
+/// these may be many.
 pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
     if run.common.calls.store().signals().is_none() {
         return Ok(());
@@ -189,7 +194,8 @@ pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
     }
 }
 
-/// Fails the jobs whose crash budget is used up. Returns how many jobs were failed.
+/// Fails the reclaimed jobs whose crash budget is used up. Returns the number of jobs that this
+/// call failed.
 async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Result<usize> {
     let fail = |lost: &Reclaimed| {
         let error = match lost.crash_count {
@@ -226,7 +232,7 @@ async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Resu
     failure.map_or(Ok(applied.len()), Err)
 }
 
-/// Reads the jobs that this node failed, and notifies the hooks of their ends.
+/// Reads the failed jobs from the store, and notifies the hooks that these jobs have ended.
 async fn tell(run: &ReclaimerHandles, failed: &[&Settlement]) {
     let ids: Vec<JobId> = failed.iter().map(|end| end.token.job).collect();
     let calls = &run.common.calls;

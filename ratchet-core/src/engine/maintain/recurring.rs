@@ -1,13 +1,14 @@
 //! Recurring definitions: stores the definitions that the program declares when the node starts,
 //! and fires the definitions whose slots have come.
 //!
-//! Every node does this, and no particular node has to. The nodes race to claim the due
-//! definitions, the store decides which are due, and the token of a claim ensures that only one
-//! node fires each. While the leader's beacons arrive, the other nodes claim a little later, so
-//! that the leader usually fires all definitions. A node that dies between claim and firing delays
-//! these slots by the rest of its lease. By then more slots may be overdue, and the misfire policy
-//! decides what happens to them. Between two claims the loop sleeps until the next slot. Waking up
-//! too early only costs one call.
+//! Every node runs this loop, and any node can fire any definition. The nodes race to claim the due
+//! definitions, and the store decides which definitions are due. The token of a claim ensures that
+//! only one node fires each definition. While the leader's beacons arrive, the other nodes claim a
+//! little later, so that the leader usually fires all definitions.
+//!
+//! If a node dies between claim and firing, the claimed slots wait until its lease ends. By then
+//! more slots may be overdue, and the misfire policy decides how these are handled. Between two
+//! claims the loop sleeps until the next slot. Waking up too early only costs one call.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -35,69 +36,76 @@ use crate::name::Name;
 use crate::store::Acquired;
 use crate::time::{self, Timestamp, millis_between, to_millis};
 
-/// The most definitions that one call claims.
+/// Maximum number of recurring definitions that one call claims.
 const BATCH: usize = 100;
-/// The most jobs that one call creates, unless a single definition creates more.
+/// Maximum number of jobs that one call creates. A definition that creates more jobs is fired in a
+/// call of its own.
 const JOBS: usize = 500;
-/// How long other nodes leave a claimed definition to this node. The lease only avoids duplicate
-/// work, because each slot fires once in any case. It is short, because the slots of a node that
-/// died wait until its lease ends.
+/// Time for which a claimed definition is reserved for the node that claimed it. The lease only
+/// avoids duplicate work: each slot fires once in any case. The lease is short because, if the node
+/// dies, the due slots of the definition wait until the lease ends.
 const LEASE: Duration = Duration::from_secs(3);
-/// The minimum time between two claims that wakeups of other processes cause.
+/// Minimum time between two claims when a wakeup from another process causes the second claim.
 const APART: Duration = Duration::from_millis(100);
-/// How much later than other nodes this node claims definitions, after it has claimed one that it
-/// cannot read, such as one of the next release. A claim by this node keeps such a definition from
-/// other nodes for a whole lease, so nodes that can read it should come first. The delay applies
-/// for [`BEHIND_FOR`].
+/// Extra delay before this node claims definitions, after it has claimed a definition that it
+/// cannot read, such as one of a newer release. Claiming such a definition keeps it from all other
+/// nodes for a whole lease. The delay lets nodes that can read the definition claim it first. The
+/// delay applies for [`BEHIND_FOR`].
 const BEHIND: Duration = Duration::from_millis(500);
 const BEHIND_FOR: Duration = Duration::from_secs(60);
-/// The maximum jitter between nodes that wait for the same slot.
+/// Maximum random delay by which the claims of nodes that wait for the same slot differ.
 const JITTER: Duration = Duration::from_millis(20);
-/// How much later than the leader another node claims definitions while it receives beacons. The
-/// delay is random, up to twice as long. It is shorter than [`BEHIND`].
+/// Minimum extra delay before a node other than the leader claims definitions, while it receives
+/// the leader's beacons. The actual delay is random, between this value and twice this value. The
+/// value is smaller than [`BEHIND`].
 const FOLLOW: Duration = Duration::from_millis(200);
-/// The longest time between two claims of a node while wakeups arrive, which announce changed
-/// definitions: of the leader, and of the other nodes.
+/// Maximum time between two claims of the leader while it receives its own beacons. The time can be
+/// long, because wakeups announce changed definitions. [`QUIET_FOLLOWER`] is the maximum time for
+/// other nodes.
 const QUIET: Duration = Duration::from_secs(30);
 const QUIET_FOLLOWER: Duration = Duration::from_secs(60);
-/// How often a firing is tried before it is left to the next claim after the lease.
+/// Maximum number of tries of a call that fires definitions, if it fails with transient errors.
+/// Definitions that are still not fired wait until their lease ends, and are then claimed again.
 const TRIES: u32 = 4;
-/// The number of definitions in a row that fail to fire, after which the rest are not tried.
+/// Number of definitions in a row that must fail with a transient error before the node skips the
+/// remaining definitions.
 const GIVE_UP: u32 = 3;
 
-/// The number of stored definitions that one call reads.
+/// Maximum number of stored definitions that one call reads.
 const PAGE: usize = 500;
 
-/// The lock that a node holds while it retires definitions.
+/// Name of the lock that a node holds while it deletes the definitions that its program no longer
+/// declares.
 const STARTUP: &str = "startup/recurring";
-/// How often a node tries to acquire the lock [`STARTUP`]. [`STARTUP_PAUSE`] is the time between
-/// two tries.
+/// Maximum number of attempts to acquire the lock [`STARTUP`]. The node waits for [`STARTUP_PAUSE`]
+/// between two attempts.
 const STARTUP_TRIES: u32 = 10;
 const STARTUP_PAUSE: Duration = Duration::from_millis(500);
 /// The TTL of the lock [`STARTUP`].
 const STARTUP_TTL: Duration = Duration::from_secs(30);
 
-/// The handles that the loop of recurring definitions uses.
+/// Shared state that the loop for recurring definitions uses.
 pub(crate) struct RecurringHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) identity: Arc<Identity>,
     pub(crate) client: Client,
     pub(crate) beacons: Arc<Beacons>,
     pub(crate) coordinator: Arc<dyn ClusterCoordinator>,
-    /// The id under which the node sends its wakeups.
+    /// Sender id in the wakeups that this node sends. The node ignores received wakeups with this
+    /// id.
     pub(crate) source: NodeId,
     pub(crate) wake_queue: Arc<WakeQueue>,
-    /// The recurring definitions of the program.
+    /// Recurring definitions that the program declares.
     pub(crate) declared: Arc<Vec<Definition>>,
     pub(crate) totals: Arc<Totals>,
-    /// The firings under way. The node waits for their end before it leaves, instead of dropping
-    /// them.
+    /// Tracks the firings under way. Before the node leaves the cluster, it waits until they have
+    /// ended.
     pub(crate) under_way: TaskTracker,
-    /// Cancelled when the run stops claiming.
+    /// Token that is cancelled when the run stops claiming jobs.
     pub(crate) draining: CancellationToken,
 }
 
-/// Stores the declared definitions, then fires definitions, as long as the node runs.
+/// Stores the declared definitions, then fires due definitions until the run stops claiming.
 pub(crate) async fn run(run: Arc<RecurringHandles>) {
     let mut wakeups = run.coordinator.subscribe();
     let mut waiting;
@@ -121,7 +129,8 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
                 if looked.unreadable {
                     met = Some(time::monotonic());
                 }
-                // The time that has passed since the call is part of the time until the next slot.
+                // Subtracts the time that has passed since the call from the time until the next
+                // slot.
                 let passed = looked.asked.elapsed();
                 let now = to_millis(looked.now);
                 let wait = |next| millis_between(now, to_millis(next)).saturating_sub(passed);
@@ -129,21 +138,23 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
             }
             Err(error) => Pause::of(backoff.failed(&error, run.common.random())),
         };
-        // A program without the feature `cron` will never be able to read such a definition.
+        // A program without the feature `cron` can never read these definitions, so its delay does
+        // not end.
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR || cfg!(not(feature = "cron")));
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
         let heed_from = looked + APART + behind;
         let mut pause = pause.longer(behind);
         if !waiting.is_empty() {
-            // A node that declares a permit when it joins sends no wakeup.
+            // A node that stores the limit of a permit when it joins sends no wakeup, so this node
+            // does not sleep longer because of beacons.
             pause = Pause::of(pause.wait);
         }
         idle(&run, pause, &mut wakeups, heed_from).await;
     }
 }
 
-/// Fires the due definitions. Returns the time of the next slot, by the database's clock. `None` if
-/// there is none.
+/// Fires the due definitions. Returns the time of the next slot, by the database's clock. Returns
+/// `None` if no slot is planned.
 #[cfg(feature = "testing")]
 pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>> {
     if run.common.calls.store().recurring().is_none() {
@@ -152,19 +163,20 @@ pub(crate) async fn fire_due(run: &RecurringHandles) -> Result<Option<Timestamp>
     Ok(tick(run).await?.next)
 }
 
-/// The result of claiming and firing the due definitions.
+/// Result of claiming and firing the due definitions.
 struct Looked {
-    /// When the last claim call began.
+    /// Time at which the last claim call began, by this node's monotonic clock.
     asked: Instant,
-    /// The time of that call by the database's clock.
+    /// Time of the last claim call, by the database's clock.
     now: Timestamp,
-    /// The time of the next slot, by the database's clock.
+    /// Time of the earliest slot that is not yet due, by the database's clock. `None` if no slot is
+    /// planned.
     next: Option<Timestamp>,
-    /// Whether the store returned a definition that this node cannot read.
+    /// Whether a claim call returned a definition that this node cannot read.
     unreadable: bool,
 }
 
-/// Fires the due definitions.
+/// Claims and fires due definitions until no more are due.
 async fn tick(run: &RecurringHandles) -> Result<Looked> {
     let mut unreadable = false;
     loop {
@@ -191,7 +203,8 @@ async fn tick(run: &RecurringHandles) -> Result<Looked> {
     }
 }
 
-/// Fires the claimed definitions, and returns the earliest of their next slots.
+/// Fires the claimed definitions. Returns the earliest time at which one of these definitions is
+/// due again, or `None` if they have no further slots.
 async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<Timestamp>> {
     let plans = due.definitions.iter();
     let firings: Vec<RecurringFiring> = plans.filter_map(|one| one.plan(due.now)).collect();
@@ -208,7 +221,8 @@ async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<T
     Ok(firings.iter().filter_map(|firing| firing.next_fire).min())
 }
 
-/// Returns how many of the firings fit into the next call.
+/// Returns how many of the firings the next call contains, counted from the first. Together, they
+/// create at most [`JOBS`] jobs. The result is at least 1.
 fn part_of(firings: &[RecurringFiring]) -> usize {
     let mut jobs = 0;
     let fits = firings.iter().take_while(|firing| {
@@ -219,7 +233,7 @@ fn part_of(firings: &[RecurringFiring]) -> usize {
 }
 
 /// Fires definitions in one call. If that call fails, fires each definition in a call of its own,
-/// because only one of them may be the cause.
+/// because a single definition may be the cause.
 async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<()> {
     let tried = fire(run, part, TRIES).await;
     let (Err(error), true) = (&tried, part.len() > 1) else {
@@ -233,15 +247,15 @@ async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<(
         in_a_row = if fired.is_err() { in_a_row + 1 } else { 0 };
         failed = failed.and(fired);
         if in_a_row == GIVE_UP {
-            // The database is unavailable; the cause is not a single definition.
+            // The database is probably unavailable, so the cause is not a single definition.
             break;
         }
     }
     failed
 }
 
-/// Logs and ignores a permanent failure, so that definitions that cannot be fired do not stop the
-/// others. Returns a transient failure as an error.
+/// Logs a permanent failure and returns `Ok`, because a definition that cannot be fired must not
+/// stop the others. Returns a transient failure as an error.
 fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
     match fired {
         Err(error) if !error.is_transient() => {
@@ -254,8 +268,8 @@ fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
     }
 }
 
-/// Fires definitions in one call. Repeating the call is safe, because a firing that took effect is
-/// stale the next time.
+/// Fires definitions in one call. Repeats the call after transient failures, up to `most_tries`
+/// calls in total. Repeating is safe: the store ignores a firing that has already taken effect.
 async fn fire(run: &RecurringHandles, firings: &[RecurringFiring], most_tries: u32) -> Result<()> {
     let mut backoff = RetryDelays::of("recurring");
     let mut tries = 1;
@@ -283,7 +297,7 @@ async fn fire(run: &RecurringHandles, firings: &[RecurringFiring], most_tries: u
     Ok(())
 }
 
-/// Counts and logs a firing.
+/// Records the result of a firing in the totals, the metrics and the log.
 fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     let name = &firing.token.name;
     let Fired::Applied(jobs) = answer else {
@@ -302,19 +316,21 @@ fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     }
 }
 
-/// The times to sleep before the next claim.
+/// Times to sleep before the next claim. [`Pause::now`] selects one of these times by the leader's
+/// beacons.
 #[derive(Clone, Copy)]
 struct Pause {
-    /// If no beacons arrive.
+    /// Time to sleep while no beacons arrive. It also applies while this node leads and wakeups do
+    /// not reach all nodes.
     wait: Duration,
-    /// If this node leads, receives its own beacons, and wakeups reach all nodes.
+    /// Time to sleep while this node leads, receives its own beacons, and wakeups reach all nodes.
     leading: Duration,
-    /// If beacons of another node arrive.
+    /// Time to sleep while beacons arrive from another node, which is the leader.
     following: Duration,
 }
 
 impl Pause {
-    /// Returns a pause that does not depend on beacons.
+    /// Creates a pause that is `wait` long, whether or not beacons arrive.
     const fn of(wait: Duration) -> Self {
         Self {
             wait,
@@ -323,7 +339,9 @@ impl Pause {
         }
     }
 
-    /// Returns the pause if the next slot comes after `next`.
+    /// Creates a pause until the next slot. `next` is the time until that slot, or `None` if no
+    /// slot is planned. The length of the pause is limited, because a definition may change without
+    /// a wakeup.
     fn until(next: Option<Duration>, run: &RecurringHandles) -> Self {
         let random = run.common.random();
         let slot = next.map(|next| next.max(JITTER / 2) + JITTER.mul_f64(random));
@@ -341,7 +359,7 @@ impl Pause {
         }
     }
 
-    /// Returns a pause that is longer by this time.
+    /// Returns this pause with `by` added to each of its times.
     fn longer(self, by: Duration) -> Self {
         Self {
             wait: self.wait + by,
@@ -350,7 +368,8 @@ impl Pause {
         }
     }
 
-    /// Returns how long to sleep, according to the beacons that arrive now.
+    /// Returns the time to sleep in the present situation: beacons arrive from another node, from
+    /// this node, or not at all.
     fn now(self, run: &RecurringHandles) -> Duration {
         match run.beacons.leader() {
             Some(leader) if leader != run.identity.node() => self.following,
@@ -360,8 +379,8 @@ impl Pause {
     }
 }
 
-/// Sleeps for the pause, unless slots have changed. Wakeups of other nodes take effect at
-/// `heed_from` at the earliest.
+/// Sleeps for `pause`, or until a definition changes or the run stops claiming. After a wakeup from
+/// another node, returns at `heed_from` at the earliest.
 async fn idle(
     run: &RecurringHandles,
     pause: Pause,
@@ -386,7 +405,7 @@ async fn idle(
                 if end <= until {
                     return;
                 }
-                // Looks again soon whether beacons still arrive.
+                // Checks again soon whether beacons still arrive.
                 until = end.min(until + run.common.config.recurring_interval);
             }
         }
@@ -398,10 +417,9 @@ async fn idle(
     }
 }
 
-/// Stores the definitions that the program declares, and waits for the database while it is
-/// unavailable. Then, if configured, retires definitions that are no longer declared. Returns the
-/// definitions whose permit names a resource without a limit; they are stored once the limit is
-/// set.
+/// Stores the definitions that the program declares, and retries while the database is unavailable.
+/// Then, if configured, deletes definitions that are no longer declared. Returns the definitions
+/// that cannot be stored yet, because their permit names a resource without a limit.
 pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     let mut waiting = Vec::new();
     for definition in outdated(run).await {
@@ -429,15 +447,16 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     waiting
 }
 
-/// Returns the declared definitions that are not stored as they are declared. So a node that
-/// declares what is already stored reads a few pages and writes nothing. Returns definitions that
-/// it could not compare as well: storing them again changes nothing.
+/// Returns the declared definitions that are not stored in their declared form. If all are stored
+/// in that form, a starting node reads a few pages and writes nothing. The result includes
+/// definitions that could not be compared: storing an unchanged definition again has no effect.
 async fn outdated(run: &RecurringHandles) -> Vec<&Definition> {
     let mut declared: BTreeMap<&Name, &Definition> = BTreeMap::new();
     declared.extend(run.declared.iter().map(|one| (one.name(), one)));
     let calls = &run.common.calls;
     let mut after = None;
-    // If the store has many more definitions, reading all costs more than storing these.
+    // The number of pages is limited: if the store has many more definitions, reading all of them
+    // costs more than storing the declared ones.
     for _ in 0..declared.len() {
         let page = calls.call("definitions", |store| async {
             let definitions = recurring(store, "definitions")?;
@@ -463,7 +482,7 @@ async fn outdated(run: &RecurringHandles) -> Vec<&Definition> {
             break;
         }
     }
-    // The order of the declaration, in which the log lines appear.
+    // Restores the order of the declaration, so that log lines appear in that order.
     let declared: HashSet<&Name> = declared.into_keys().collect();
     let outdated = run.declared.iter();
     outdated
@@ -471,7 +490,7 @@ async fn outdated(run: &RecurringHandles) -> Vec<&Definition> {
         .collect()
 }
 
-/// Returns whether a definition was rejected because no limit was set for the resource of its
+/// Returns whether the store rejected a definition because no limit is set for the resource of its
 /// permit. The limit may be set later.
 fn lacks_a_permit(error: &StoreError) -> bool {
     error
@@ -479,8 +498,8 @@ fn lacks_a_permit(error: &StoreError) -> bool {
         .is_some_and(|problem| problem.field() == "permit")
 }
 
-/// Tries again to store the definitions whose permit names a resource without a limit, and removes
-/// those that were stored from `waiting`.
+/// Tries again to store the definitions in `waiting`, whose permit names a resource without a
+/// limit. Removes the definitions that are now stored from `waiting`.
 async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
     let mut still = Vec::new();
     for definition in waiting.drain(..) {
@@ -498,8 +517,10 @@ async fn put(run: &RecurringHandles, definition: &Definition) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the definitions that were declared before this node began and that its program does not
-/// declare. Holds a lock, so that two programs that start together do not undo each other's work.
+/// Deletes stored definitions that some program declared earlier and that this program does not
+/// declare. Keeps the definitions that were created after this node started. Holds the lock
+/// [`STARTUP`], so that two programs that start together do not delete the definitions of each
+/// other.
 async fn retire(run: &RecurringHandles) -> Result<()> {
     let Some(guard) = startup_guard(run).await? else {
         tracing::warn!("definitions were not retired: another node kept holding the lock");
@@ -528,7 +549,8 @@ async fn retire(run: &RecurringHandles) -> Result<()> {
     Ok(())
 }
 
-/// Acquires the lock for retiring definitions. Returns `None` if other nodes held it at every try.
+/// Acquires the lock [`STARTUP`], which a node must hold to delete undeclared definitions. Returns
+/// `None` if another node held the lock at every attempt.
 async fn startup_guard(run: &RecurringHandles) -> Result<Option<Guard>> {
     let lock = Name::new("lock", STARTUP).map_err(StoreError::from)?;
     let owner = Name::new("owner", run.identity.node().to_string()).map_err(StoreError::from)?;

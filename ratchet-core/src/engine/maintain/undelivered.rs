@@ -18,7 +18,7 @@ use crate::metrics;
 use crate::model::{Fenced, NodeStatus, Outcome, Settlement};
 use crate::outage::Outage;
 
-/// The handles that the hand-back of undelivered claims uses.
+/// Shared state of the loop that hands back undelivered claims.
 pub(crate) struct UndeliveredHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) claims: Arc<HeldClaims>,
@@ -27,7 +27,8 @@ pub(crate) struct UndeliveredHandles {
     pub(crate) wake_queue: Arc<WakeQueue>,
 }
 
-/// Hands back undelivered claims, as long as the node runs.
+/// Hands back undelivered claims after each heartbeat, as long as the node runs. An undelivered
+/// claim is listed in the store under this node, and the node never received it.
 pub(crate) async fn run(run: Arc<UndeliveredHandles>) {
     let mut outage = Outage::of("undelivered");
     loop {
@@ -39,14 +40,15 @@ pub(crate) async fn run(run: Arc<UndeliveredHandles>) {
     }
 }
 
-/// Sends a heartbeat with this status, and hands back the undelivered claims that its reply shows.
+/// Sends a heartbeat with this status. Then hands back the claims that the reply lists and that
+/// this node never received.
 pub(crate) async fn beat_and_hand_back(run: &UndeliveredHandles, status: NodeStatus) -> Result<()> {
     heartbeat::announce(&run.heartbeat, status).await?;
     hand_back(run).await
 }
 
-/// Hands back the undelivered claims that the last heartbeat found. Their jobs lose no attempt and
-/// no crash budget, and keep their due times.
+/// Hands back the claims that the last heartbeat listed and that this node never received. The
+/// attempts and crash counts of their jobs do not increase, and the jobs keep their due times.
 async fn hand_back(run: &UndeliveredHandles) -> Result<()> {
     let (mut handed_back, mut failure) = (0, Ok(()));
     for tokens in run

@@ -2,10 +2,14 @@
 //!
 //! Each heartbeat reply contains the database's time, which the store reads after the heartbeat was
 //! sent and before the reply is received. So the time between two readings has bounds that need no
-//! estimate of the network. It is at least the time from the receipt of the first reply to the
-//! sending of the second heartbeat, and at most the time from the sending of the first heartbeat to
-//! the receipt of the second reply. If the database's clock moved by less or by more than these
-//! bounds allow, it stepped.
+//! estimate of the network:
+//!
+//! - It is at least the time from the receipt of the first reply to the sending of the second
+//!   heartbeat.
+//! - It is at most the time from the sending of the first heartbeat to the receipt of the second
+//!   reply.
+//!
+//! If the database's clock moved by less or by more than these bounds allow, it stepped.
 //!
 //! A process that was suspended also sees a forward step, because Linux stops the monotonic clock
 //! during suspend. The process cannot know how long the other nodes were silent, so it treats the
@@ -18,15 +22,15 @@ use tokio::time::Instant;
 use crate::model::ClockTrust;
 use crate::time::{Timestamp, duration_millis, from_millis, millis_between, to_millis};
 
-/// The difference, in milliseconds, that is never counted as a step. It covers clocks with ticks of
-/// up to 16 ms, and a switch to another server of a replica set.
+/// Difference, in milliseconds, that never counts as a step of the database's clock. It covers
+/// clocks that advance in ticks of up to 16 ms, and a change to another server of a replica set.
 const TOLERANCE: i64 = 100;
-/// The divisor of the elapsed time that gives the largest drift that is not counted as a step. It
-/// is a tenth of the elapsed time, which is more than any time service slews a clock, and too
-/// little to make a live node count as dead.
+/// Maximum drift that does not count as a step of the database's clock, as a divisor of the elapsed
+/// time. With 10, the maximum is a tenth of the elapsed time. Time services correct a clock more
+/// slowly than this. A drift of a tenth is also too small to make a live node count as dead.
 const DRIFT: i64 = 10;
 
-/// One reading of the database's clock.
+/// Reading of the database's clock by one heartbeat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) sent: Instant,
@@ -34,16 +38,17 @@ pub(super) struct Reading {
     pub(super) database: Timestamp,
 }
 
-/// A step of the database's clock. Its size is known to within the round trips of both readings.
+/// Step of the database's clock. The actual size may be smaller than the given one, at most by the
+/// round trips of both readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClockStep {
-    /// Forward by at most this much.
+    /// The clock stepped forward, by at most this duration.
     Forward(Duration),
-    /// Back by at most this much.
+    /// The clock stepped back, by at most this duration.
     Back(Duration),
 }
 
-/// The last reading, and the steps seen so far.
+/// Detects steps of the database's clock. Keeps the last reading and the steps found so far.
 #[derive(Debug)]
 pub(super) struct ClockWatch {
     last: Option<Reading>,
@@ -58,7 +63,8 @@ impl ClockWatch {
         }
     }
 
-    /// Records a reading. Returns the step since the previous reading, if there was one.
+    /// Records a reading. Returns the step of the clock since the previous reading, or `None` if
+    /// the clock did not step.
     pub(super) fn note(&mut self, reading: Reading) -> Option<ClockStep> {
         let last = self.last.replace(reading)?;
         let least = duration_millis(reading.sent.saturating_duration_since(last.received));
@@ -66,8 +72,8 @@ impl ClockWatch {
         let (before, now) = (to_millis(last.database), to_millis(reading.database));
         let moved = now.saturating_sub(before);
         if moved > with_drift(most) {
-            // The upper bound is used: an age that is judged too short only delays a recovery, but
-            // an age that is judged too long takes the claims of a live node.
+            // Uses the upper bound of the step. If an age is judged too short, a recovery is only
+            // delayed. If an age is judged too long, a live node loses its claims.
             let by = millis_between(least, moved);
             let at = from_millis(before.saturating_add(with_drift(most)));
             self.trust = self.trust.clone().stepped(at, by);
@@ -86,7 +92,9 @@ impl ClockWatch {
         self.last.map(|last| last.database)
     }
 
-    /// Returns how far a call that ends by `deadline` may trust the database's clock.
+    /// Returns the steps of the database's clock so far, and the latest time that the clock can
+    /// show by `deadline` without another step. A store call that ends by `deadline` uses them to
+    /// compute ages.
     pub(super) fn trust(&self, deadline: Instant) -> ClockTrust {
         let Some(last) = self.last else {
             return self.trust.clone();
@@ -97,7 +105,8 @@ impl ClockWatch {
     }
 }
 
-/// Returns how far a clock that does not step can move in this time, at most.
+/// Returns how far a clock without a step can advance in the elapsed time, at most. The argument
+/// and the result are in milliseconds.
 const fn with_drift(elapsed: i64) -> i64 {
     elapsed.saturating_add(elapsed / DRIFT + TOLERANCE)
 }
@@ -110,7 +119,7 @@ mod tests {
 
     const BEGIN: i64 = 1_790_000_000_000;
 
-    /// The heartbeats of a node. All times are in milliseconds.
+    /// Simulated heartbeats of a node. All times are in milliseconds.
     struct Beats {
         origin: Instant,
         watch: ClockWatch,
@@ -128,7 +137,8 @@ mod tests {
             self.origin + Duration::from_millis(millis)
         }
 
-        /// A heartbeat that is sent at `sent`, takes `took`, and reads this time.
+        /// Records a heartbeat that is sent at `sent`, takes `took`, and reads `database` as the
+        /// database's time.
         fn beat(&mut self, sent: u64, took: u64, database: i64) -> Option<ClockStep> {
             let (sent, received) = (self.at(sent), self.at(sent + took));
             self.watch.note(Reading {
@@ -146,7 +156,7 @@ mod tests {
     #[test]
     fn a_steady_clock_never_steps_whatever_the_round_trips() {
         let mut beats = Beats::new();
-        // The reading is anywhere between sending and receipt.
+        // The store reads the clock at any time between sending and receipt.
         for (sent, took, read) in [
             (0, 10, 0),
             (5_000, 4_900, 9_900),
@@ -233,8 +243,8 @@ mod tests {
         for node in [&early, &late, &after] {
             assert!(!dead(node, 15_010 + hour), "{:?}", node.last_seen);
         }
-        // The node is declared dead late, by the uncertainty of the step, which is the sum of both
-        // round trips.
+        // The node is declared dead late, by the uncertainty of the step. The uncertainty is the
+        // sum of both round trips.
         assert!(dead(&early, 15_011 + hour + 20));
         assert!(dead(&late, 19_991 + hour + 20));
         assert!(dead(&after, 20_011 + hour));

@@ -14,32 +14,32 @@ use tokio::time::Instant;
 
 use crate::time;
 
-/// The factor by which each interval of an idle node is longer than the one before.
+/// Factor by which an idle node lengthens its heartbeat interval after each heartbeat.
 const GROWTH: f64 = 1.5;
 
-/// The interval of a node, and the data from which it is computed.
+/// Time between the heartbeats of a node, and the state from which it is computed.
 #[derive(Debug)]
 pub(crate) struct HeartbeatInterval {
     shortest: Duration,
     longest: Duration,
     state: Mutex<State>,
-    /// Notified when the next heartbeat is due at once.
+    /// Notifies the heartbeat loop that it must send a heartbeat at once.
     due: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    /// The interval to publish with the next heartbeat.
+    /// Interval that the next heartbeat publishes.
     interval: Duration,
-    /// The interval that the last heartbeat published.
+    /// Interval that the last heartbeat published.
     published: Duration,
-    /// When the last heartbeat was sent.
+    /// Time at which the last heartbeat was sent.
     sent: Instant,
     /// Whether the last heartbeat found no other live node.
     alone: bool,
-    /// Whether the node has claimed jobs or was elected since the last heartbeat. Without this
-    /// flag, a node with very short jobs would be idle at every heartbeat, and would send another
-    /// at its next claim.
+    /// Whether the node has claimed jobs or was elected since the last heartbeat. A node with very
+    /// short jobs may be idle at each heartbeat and still work in between. Without this flag, its
+    /// interval would grow, and the next claim would cause an extra heartbeat.
     has_worked: bool,
 }
 
@@ -59,7 +59,7 @@ impl HeartbeatInterval {
         }
     }
 
-    /// Requests a heartbeat at once.
+    /// Asks the heartbeat loop to send a heartbeat at once.
     pub(super) fn beat_now(&self) {
         self.due.notify_one();
     }
@@ -69,15 +69,16 @@ impl HeartbeatInterval {
         self.due.notified().await;
     }
 
-    /// Publishes the short interval and requests a heartbeat, whose reply lists the node's claims.
-    /// Called when a claim call whose answer was lost may have claimed jobs.
+    /// Requests a heartbeat at once, with the shortest interval. The caller has lost the answer of
+    /// a claim call, which may have claimed jobs. The heartbeat's reply lists all claims of the
+    /// node.
     pub(crate) fn doubt_claims(&self) {
         self.state().interval = self.shortest;
         self.beat_now();
     }
 
-    /// Records that the node has claimed jobs or was elected, so it must send heartbeats often from
-    /// now on.
+    /// Records that the node has claimed jobs or was elected. From now on, the node must send
+    /// heartbeats at the shortest interval.
     pub(crate) fn at_work(&self) {
         let mut state = self.state();
         state.has_worked = true;
@@ -87,7 +88,8 @@ impl HeartbeatInterval {
         }
     }
 
-    /// Returns the interval to publish with a heartbeat that is about to be sent.
+    /// Returns the interval that the next heartbeat publishes, and records that this heartbeat is
+    /// sent now.
     pub(crate) fn publish(&self) -> Duration {
         let mut state = self.state();
         state.published = state.interval;
@@ -95,8 +97,8 @@ impl HeartbeatInterval {
         state.published
     }
 
-    /// Waits until the time for the next heartbeat: the published interval after the last one, or
-    /// sooner if the interval has become shorter since then.
+    /// Waits until the next heartbeat is due. It is due when the published interval has passed
+    /// since the last heartbeat, or earlier if the interval has become shorter.
     pub(crate) async fn until_due(&self) {
         loop {
             let due = {
@@ -115,8 +117,9 @@ impl HeartbeatInterval {
         self.state().alone
     }
 
-    /// Records whether a heartbeat found no other live node, and adjusts the interval to whether
-    /// this node is idle.
+    /// Records the result of a heartbeat and updates the interval. `alone` is whether the heartbeat
+    /// found no other live node, and `at_rest` is whether this node is idle. The interval of an
+    /// idle node grows.
     pub(crate) fn learn(&self, alone: bool, at_rest: bool) {
         let mut state = self.state();
         state.alone = alone;

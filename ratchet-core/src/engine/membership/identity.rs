@@ -7,7 +7,7 @@ use crate::metrics::NodeMetrics;
 use crate::model::NodeStatus;
 use crate::name::Name;
 
-/// The identity of the node during one run.
+/// Label, id and status of the node during one run.
 pub(crate) struct Identity {
     label: Name,
     current: Mutex<(NodeId, NodeStatus)>,
@@ -15,7 +15,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Builds the identity of a node that is about to join.
+    /// Creates the identity of a node that is about to join the cluster.
     pub(crate) fn new(id: NodeId, label: Name) -> Self {
         Self {
             label,
@@ -28,7 +28,8 @@ impl Identity {
         &self.label
     }
 
-    /// Returns the present id. The node gets a new id when it was declared dead.
+    /// Returns the current id of the node. The id changes when the cluster has declared the node
+    /// dead and the node continues.
     pub(crate) fn node(&self) -> NodeId {
         self.current().0
     }
@@ -42,7 +43,7 @@ impl Identity {
         self.metrics.status(status);
     }
 
-    /// Replaces the id by a new one.
+    /// Replaces the id of the node by a new one.
     pub(crate) fn renew(&self) {
         self.current().0 = NodeId::new();
     }

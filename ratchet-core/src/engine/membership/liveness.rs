@@ -16,34 +16,38 @@ use crate::metrics;
 use crate::model::{ClockTrust, Heartbeat, HeartbeatReply, NodeRecord};
 use crate::time::{self, Timestamp};
 
-/// Tracks the replies to a run's heartbeats.
+/// Tracks the replies to the heartbeats of a run. From these, decides whether this node is surely
+/// alive, and whether the silence of other nodes counts.
 pub(crate) struct Liveness {
     common: Arc<Common>,
     interval: Arc<HeartbeatInterval>,
-    /// Cancelled when the run stops claiming.
+    /// Token that is cancelled when the run stops claiming jobs.
     draining: CancellationToken,
-    /// Notified at each successful heartbeat.
+    /// Notifies waiting tasks of each heartbeat whose reply says that this node is alive.
     heard: Notify,
-    /// The period in which this node's heartbeats have succeeded without a gap.
+    /// Current period in which this node's heartbeats succeed without a gap. `None` until the first
+    /// heartbeat succeeds.
     heard_since: Mutex<Option<Heard>>,
-    /// Detects whether the database's clock stepped between two heartbeats.
+    /// Detects steps of the database's clock between two heartbeats.
     clock: Mutex<ClockWatch>,
 }
 
-/// The period in which the heartbeats have succeeded.
+/// Period in which this node's heartbeats succeed without a gap.
 #[derive(Debug)]
 struct Heard {
-    /// When the period began. It has no gap since then.
+    /// Time at which the period began.
     since: Instant,
-    /// When the last heartbeat succeeded.
+    /// Time of the last successful heartbeat.
     last: Instant,
-    /// The time until which no other node can declare this node dead because of its silence.
+    /// Time until which no other node can declare this node dead because of its silence.
     alive_until: Instant,
-    /// The node id of the last heartbeat, and the `last_seen` that it wrote.
+    /// Node id of the last successful heartbeat, and the `last_seen` time that the store wrote for
+    /// it.
     told: (NodeId, Timestamp),
-    /// How long after the last heartbeat the next may succeed without a gap.
+    /// Maximum time from the last successful heartbeat to the next one within the same period. If
+    /// more time passes, a new period begins.
     gap: Duration,
-    /// How long the period must last until the silence of other nodes counts.
+    /// Minimum length of the period. After this time, the silence of other nodes counts.
     patience: Duration,
 }
 
@@ -65,8 +69,10 @@ impl Liveness {
 
     /// Records the reply to `heartbeat`, which was sent at `sent`.
     ///
-    /// A step of the database's clock is a gap. So is a rewind of the database: the node's row is
-    /// older than the last heartbeat, or missing.
+    /// The reply continues the current period of successful heartbeats, or starts a new period. A
+    /// new period starts if the reply arrived late, or if the reply to an earlier heartbeat was
+    /// lost. It also starts if the database's clock stepped, or if the database went back to an
+    /// earlier state. In that state, the node's row is missing or older than the last heartbeat.
     pub(crate) fn heard(&self, heartbeat: &Heartbeat, sent: Instant, reply: &HeartbeatReply) {
         let (node, database) = (heartbeat.node, reply.database_time);
         let alive = reply.status.is_live();
@@ -90,15 +96,15 @@ impl Liveness {
         let dead_after = self.common.config.dead_after;
         let rewound = written.is_some_and(|at| reply.previous < Some(at));
         let again = match rewound {
-            // The rows of other nodes may lack the long intervals that these nodes use now.
+            // The rows of other nodes may contain shorter intervals than these nodes use now.
             true => dead_after.max(self.common.config.heartbeat_max.mul_f64(1.5)),
             false => dead_after,
         };
         if rewound {
             Self::rewound(again);
         }
-        // A later `previous` was written by a heartbeat whose reply was lost. It may hide a rewind
-        // that came before it, so it counts as a gap.
+        // If `previous` is later, a heartbeat whose reply was lost wrote it. That heartbeat may
+        // hide an earlier rewind of the database, so it counts as a gap.
         let goes_on = written.is_none_or(|at| reply.previous == Some(at));
         let in_time = |heard: &&Heard| {
             let late = now.saturating_duration_since(heard.last) > heard.gap;
@@ -127,8 +133,9 @@ impl Liveness {
         }
     }
 
-    /// Records that a heartbeat with this interval is sent. The store may have it even if no reply
-    /// arrives.
+    /// Records that a heartbeat with this interval is sent at `sent`. The store may record the
+    /// heartbeat even if no reply arrives. So other nodes may declare this node dead as soon as
+    /// this interval allows.
     pub(crate) fn beats(&self, interval: Duration, sent: Instant) {
         let mut heard = self
             .heard_since
@@ -139,15 +146,15 @@ impl Liveness {
         }
     }
 
-    /// Returns how long after a heartbeat with this interval other nodes may declare this node
-    /// dead.
+    /// Returns the time that other nodes wait after a heartbeat with this interval before they may
+    /// declare this node dead.
     fn patience(&self, interval: Duration) -> Duration {
         NodeRecord::patience(interval, self.common.config.dead_after)
     }
 
-    /// Waits until it is certain that no other node has declared this node dead because of its
-    /// silence, provided that all nodes have the same `dead_after`. Returns `false` if the node
-    /// drains before that.
+    /// Waits until no other node can have declared this node dead because of its silence. This
+    /// holds only if all nodes have the same `dead_after`. Requests heartbeats while it waits.
+    /// Returns `false` if the run stops claiming jobs first.
     pub(crate) async fn wait_until_alive(&self) -> bool {
         loop {
             let heard = self.heard.notified();
@@ -169,9 +176,10 @@ impl Liveness {
         }
     }
 
-    /// Logs that the database went back to an earlier state, because it failed over to a replica
-    /// that lags, or was restored from a backup. Its rows about other nodes are outdated, and the
-    /// claims that this node holds may no longer be stored.
+    /// Logs that the database went back to an earlier state. The cause is a failover to a replica
+    /// that lags, or a restore from a backup. The rows of other nodes are then outdated, and the
+    /// claims that this node holds may be missing. The silence of other nodes counts again after
+    /// the time `again`.
     fn rewound(again: Duration) {
         metrics::database_rewound();
         tracing::warn!(
@@ -180,9 +188,10 @@ impl Liveness {
         );
     }
 
-    /// Returns whether the database has been reachable for `dead_after`, without a step of its
-    /// clock or a rewind, so that the other nodes have had time to send a heartbeat. After a rewind
-    /// this takes one and a half times `heartbeat_max`, if that is longer.
+    /// Returns whether the silence of other nodes counts. They must have had time to send a
+    /// heartbeat: the database has been reachable for `dead_after`, its clock has not stepped, and
+    /// its state has not gone back. After the state has gone back, at least one and a half times
+    /// `heartbeat_max` must pass.
     pub(crate) fn trusts_silence(&self) -> bool {
         let heard = self
             .heard_since
@@ -192,13 +201,14 @@ impl Liveness {
         heard.as_ref().is_some_and(trusts)
     }
 
-    /// Returns how far a store call that begins now may trust the database's clock.
+    /// Returns how far a store call that begins now may trust the database's clock when it judges
+    /// ages.
     pub(crate) fn clock_trust(&self) -> ClockTrust {
         let deadline = time::monotonic() + self.common.config.store_deadline;
         self.clock().trust(deadline)
     }
 
-    /// Returns the database's time in the last reply to a heartbeat.
+    /// Returns the database's time in the last reply to a heartbeat. `None` before the first reply.
     pub(crate) fn database_time(&self) -> Option<Timestamp> {
         self.clock().last()
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::partition::Share;
 use crate::engine::stats::PoolStats;
 
-/// One pool of a node: the jobs that it takes, and its totals over all runs.
+/// Pool of a node: the jobs that the pool selects, and its totals over all runs of the node.
 #[derive(Debug)]
 pub(crate) struct NodePool {
     pub(crate) share: Share,

@@ -1,9 +1,9 @@
 //! Divides the jobs of a node among its pools.
 //!
 //! A job's route has a queue, a kind and perhaps a capability, and a pool selects by one of the
-//! three. So the jobs that remain after any number of pools still have the form "these queues,
-//! these kinds, these capabilities", which a single claim request can express. Every share has this
-//! form, no two shares overlap, and together the shares cover all jobs that the node may run.
+//! three. So after any number of pools, the remaining jobs still have the form "these queues, these
+//! kinds, these capabilities". A single claim request can express this form, and every share has
+//! it. No two shares overlap, and together the shares cover all jobs that the node may run.
 
 use crate::engine::settings::config::Config;
 use crate::engine::settings::pool::{Pool, SYSTEM_QUEUE};
@@ -14,7 +14,7 @@ use crate::model::ClaimRequest;
 use crate::name::Name;
 use crate::route::Selection;
 
-/// The jobs of one pool, and its size.
+/// Jobs that one pool may run, and the size of the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
     pub(crate) name: Name,
@@ -28,7 +28,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Returns a request for the jobs of this share.
+    /// Returns a claim request for the jobs of this share. The caller must set the limit.
     pub(crate) fn request(&self, node: NodeId) -> ClaimRequest {
         ClaimRequest::new(node, 0)
             .queues(self.queues.clone())
@@ -37,8 +37,8 @@ impl Share {
             .untagged(self.untagged)
     }
 
-    /// Returns a criterion by which the share selects nothing, so that the share has no jobs.
-    /// `None` if there is none.
+    /// Returns a criterion that excludes all jobs from the share, for example because its list of
+    /// queues is empty. Returns `None` if there is no such criterion.
     fn lacks(&self) -> Option<Field> {
         if self.queues == Selection::Only(Vec::new()) {
             Some(Field::Queue)
@@ -49,7 +49,7 @@ impl Share {
         }
     }
 
-    /// Returns the part of the share whose `field` is one of these names.
+    /// Returns a copy of the share that has only the jobs whose `field` is one of these names.
     fn only(&self, field: Field, names: &[Name]) -> Self {
         let mut part = self.clone();
         match field {
@@ -63,7 +63,8 @@ impl Share {
         part
     }
 
-    /// Removes these names from one criterion of the share: its queues, kinds or capabilities.
+    /// Removes these names from the share's list of queues, kinds or capabilities. `field` selects
+    /// the list.
     fn without(mut self, field: Field, names: &[Name]) -> Self {
         match field {
             Field::Queue => self.queues = self.queues.without(names),
@@ -74,7 +75,7 @@ impl Share {
     }
 }
 
-/// The criterion by which a pool selects.
+/// Criterion by which a pool selects jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Queue,
@@ -91,7 +92,7 @@ impl Field {
         }
     }
 
-    /// Returns the name of the pool setting for this criterion.
+    /// Returns the name of the pool setting that contains the names for this criterion.
     const fn setting(self) -> &'static str {
         match self {
             Self::Queue => "queues",
@@ -101,10 +102,11 @@ impl Field {
     }
 }
 
-/// Divides the jobs that a node may run among its pools, in the order in which the pools select.
+/// Divides the jobs that a node may run among its pools. Returns one share per pool, in the order
+/// in which the pools select jobs.
 ///
 /// # Errors
-/// Every problem of the pools.
+/// Returns all problems of the pool settings.
 pub(crate) fn partition(
     queues: Selection,
     kinds: Vec<Name>,
@@ -145,16 +147,18 @@ pub(crate) fn partition(
 struct Partition {
     /// All jobs that the node may run.
     node: Share,
-    /// The jobs that no pool has taken yet.
+    /// Jobs that no pool has selected yet.
     rest: Share,
-    /// The names by which pools have selected, each with its pool.
+    /// Names by which pools have selected jobs: the criterion, the name, and the pool that selected
+    /// by this name.
     taken: Vec<(Field, Name, Name)>,
     shares: Vec<Share>,
     problems: Vec<SettingProblem>,
 }
 
 impl Partition {
-    /// Reserves slots for the queue of the engine's own jobs, whichever queues the node polls.
+    /// Reserves slots for the queue of the engine's own jobs, even if the node does not poll that
+    /// queue otherwise.
     fn reserve(&mut self, concurrency: usize) {
         let (name, queues) = (own_name("system"), [own_name(SYSTEM_QUEUE)]);
         let mut share = self.rest.only(Field::Queue, &queues);
@@ -225,8 +229,8 @@ impl Partition {
         self.take(share, *field, &names);
     }
 
-    /// Returns a name by which `pool` selects, if the node has the name and no other pool selects
-    /// by it. Otherwise records a problem.
+    /// Checks a name by which `pool` selects jobs. The node must have this name, and no other pool
+    /// may select by it. Returns the name, or records a problem and returns `None`.
     fn free(&mut self, field: Field, text: &str, pool: &Name) -> Option<Name> {
         let name = self.name((field.name(), text), (pool.as_str(), field.setting()))?;
         let taken = self
@@ -306,8 +310,8 @@ impl Partition {
         }
     }
 
-    /// Checks a name in the setting of a pool. Records a problem and returns `None` if it is
-    /// invalid.
+    /// Checks that `text`, from the setting of a pool, is a valid name. If it is not, records a
+    /// problem and returns `None`.
     fn name(
         &mut self,
         (field, text): (&'static str, &str),
@@ -322,7 +326,7 @@ impl Partition {
     }
 }
 
-/// Returns a name that the engine itself uses.
+/// Converts a name that the engine itself uses.
 fn own_name(text: &'static str) -> Name {
     match Name::new("pool", text) {
         Ok(name) => name,
@@ -494,8 +498,9 @@ mod tests {
     }
 
     proptest! {
-        /// Every route that the node may run is in exactly one pool, the first that selects it,
-        /// unless that pool rejects jobs that require no capability. No other route is in any pool.
+        /// Checks that each route that the node may run is in exactly one pool, the first pool that
+        /// selects it. If that pool excludes jobs without a capability, a route without a
+        /// capability is in no pool. All other routes are in no pool.
         #[test]
         fn every_route_belongs_to_the_first_pool_that_takes_it(
             polled in prop::option::of(prop::sample::subsequence(vec!["a", "b", "c"], 1..=3)),

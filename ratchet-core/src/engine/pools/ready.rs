@@ -9,20 +9,21 @@ use tokio::time::Instant;
 use crate::id::{ClaimToken, NodeId};
 use crate::model::{Claim, JobInput};
 
-/// A claim whose body has not begun.
+/// Claim whose job body has not begun.
 pub(crate) struct Ready {
     pub(crate) claim: Arc<Claim>,
-    /// The node id under which the job was claimed. The node may have got another id since.
+    /// Node id under which the job was claimed. The id of the node may have changed since then.
     pub(crate) node: NodeId,
-    /// The input of the job. `None` if it still has to be read.
+    /// Input of the job. `None` if the input was not read yet.
     pub(crate) input: Option<JobInput>,
     pub(crate) received: Instant,
 }
 
-/// Claims that wait for a slot, in claim order.
+/// Queue of claims that wait for a slot, in claim order.
 pub(crate) struct ReadyQueue {
     items: Mutex<VecDeque<Ready>>,
-    /// Has at least one permit per item. A waiter that gets a permit and finds no item waits again.
+    /// Semaphore that has at least one permit per waiting claim. A task that gets a permit and
+    /// finds no claim waits for another permit.
     permits: Semaphore,
     len: AtomicUsize,
 }
@@ -50,15 +51,15 @@ impl ReadyQueue {
         self.permits.add_permits(added);
     }
 
-    /// Waits for the next claim, and takes it.
+    /// Waits until the queue has a claim. Removes and returns the first claim.
     ///
     /// # Cancel safety
-    /// If the future is dropped, no claim is taken.
+    /// If the future is dropped, no claim is removed.
     pub(crate) async fn pop(&self) -> Ready {
         loop {
             match self.permits.acquire().await {
                 Ok(permit) => permit.forget(),
-                // The semaphore is never closed. If it were, there would be nothing to take.
+                // The semaphore is never closed.
                 Err(_) => std::future::pending().await,
             }
             let mut items = self.items();
@@ -69,12 +70,12 @@ impl ReadyQueue {
         }
     }
 
-    /// Takes all claims.
+    /// Removes and returns all claims.
     pub(crate) fn take_all(&self) -> Vec<Ready> {
         self.take_while(|_| true)
     }
 
-    /// Takes the claims that have waited for longer than `age` at `now`.
+    /// Removes and returns the claims that have waited for longer than `age` at the time `now`.
     pub(crate) fn take_older(&self, age: Duration, now: Instant) -> Vec<Ready> {
         self.take_while(|item| now.saturating_duration_since(item.received) > age)
     }
@@ -87,7 +88,7 @@ impl ReadyQueue {
         out
     }
 
-    /// Takes the claims with these tokens that still wait.
+    /// Removes and returns the claims with these tokens. Ignores tokens that are not in the queue.
     pub(crate) fn take_these(&self, tokens: &[ClaimToken]) -> Vec<Ready> {
         if tokens.is_empty() {
             return Vec::new();
@@ -101,14 +102,14 @@ impl ReadyQueue {
         Vec::from(taken)
     }
 
-    /// Returns the tokens of the first `limit` claims whose input still has to be read.
+    /// Returns the tokens of the first `limit` claims whose job input was not read yet.
     pub(crate) fn unread(&self, limit: usize) -> Vec<ClaimToken> {
         let items = self.items();
         let unread = items.iter().filter(|item| item.input.is_none());
         unread.take(limit).map(|item| item.claim.token).collect()
     }
 
-    /// Stores the inputs that were read for waiting claims.
+    /// Adds job inputs to the waiting claims with these tokens.
     pub(crate) fn fill(&self, inputs: impl IntoIterator<Item = (ClaimToken, JobInput)>) {
         let mut inputs: std::collections::HashMap<ClaimToken, JobInput> =
             inputs.into_iter().collect();

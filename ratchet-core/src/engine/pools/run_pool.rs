@@ -12,16 +12,16 @@ use crate::model::PoolProfile;
 use crate::name::Name;
 use crate::route::Selection;
 
-/// One pool during one run: its claims, and the room for more. Its size and the jobs that it takes
-/// are in its [`Share`].
+/// Pool of a node during one run, with the claims that the pool holds. The [`Share`] of the pool
+/// contains its size and the jobs that it selects.
 pub(crate) struct RunPool {
-    /// The index among the pools of the node.
+    /// Index of this pool among the pools of the node.
     pub(crate) index: usize,
     pool: Arc<NodePool>,
     pub(crate) ready: ReadyQueue,
-    /// The number of claims that the pool has requested or received, and that are not settled yet.
+    /// Number of claims that the pool has requested or received, and that are not settled yet.
     held: AtomicUsize,
-    /// The number of held claims at or below which the poller is woken.
+    /// Largest number of held claims at which the poller is woken to claim more jobs.
     pub(crate) refill_at: AtomicUsize,
     pub(crate) room: Notify,
     pub(crate) throttles: Throttles,
@@ -54,7 +54,8 @@ impl RunPool {
         self.held.load(Ordering::SeqCst)
     }
 
-    /// Returns the slots of the pool and the jobs that it takes, for a node that runs these kinds.
+    /// Describes the jobs that this pool selects, and its slots, for the heartbeat. `kinds` are all
+    /// kinds that the node runs.
     pub(crate) fn profile(&self, kinds: &[Name]) -> PoolProfile {
         let share = self.share();
         let count = |slots: usize| u32::try_from(slots).unwrap_or(u32::MAX);
@@ -73,7 +74,8 @@ impl RunPool {
         self.held.fetch_add(claims, Ordering::SeqCst);
     }
 
-    /// Stops holding claims that were settled, handed back or lost.
+    /// Subtracts claims that were settled, handed back or lost from the held claims. Wakes the
+    /// poller if at most [`Self::refill_at`] claims are left.
     pub(crate) fn let_go(&self, claims: usize) {
         let held = self.held.fetch_sub(claims, Ordering::SeqCst) - claims;
         if held <= self.refill_at.load(Ordering::SeqCst) {

@@ -1,11 +1,11 @@
-//! Throttles: kinds for which a poller asks rarely, or not at all, because a rate limit delays
-//! them.
+//! Throttles: kinds whose jobs a poller requests rarely, or not at all, because a rate limit delays
+//! these jobs.
 //!
-//! A claimed job that may not begin would only be handed back. So a kind that has to wait is left
-//! out of the ordinary requests of its pool. When the wait is over, the poller asks for this kind
-//! alone, and for no more jobs than the limit is about to allow. The other jobs of the kind keep
-//! their place in the claim order. Once such a request returns fewer jobs than it asked for, the
-//! kind returns to the ordinary requests.
+//! A claimed job that may not begin would only be handed back. So a kind that must wait is left out
+//! of the ordinary requests of its pool. When the wait is over, the poller requests jobs of this
+//! kind only, and no more jobs than the limit is about to allow. The other jobs of the kind keep
+//! their place in the claim order. If such a request returns fewer jobs than requested, the kind
+//! returns to the ordinary requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -17,30 +17,30 @@ use crate::client::RetryDelays;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// The intended interval between two polls for a throttled kind. It is shorter if the burst is used
-/// up sooner, and longer if the starts are further apart.
+/// Target time between two requests for a throttled kind. The actual time is shorter if the rate
+/// allows only a small burst. It is longer if the rate allows fewer than one start in this time.
 const STEP: Duration = Duration::from_millis(100);
 
-/// The throttled kinds of one pool.
+/// Kinds of one pool that are throttled: their jobs must wait for a rate limit.
 #[derive(Debug, Default)]
 pub(crate) struct Throttles(Mutex<BTreeMap<Name, Throttle>>);
 
 #[derive(Debug)]
 struct Throttle {
-    /// The time before which no job of the kind may begin.
+    /// Time until which no job of the kind may begin.
     closed_until: Instant,
-    /// When to request jobs of the kind next.
+    /// Time of the next request for jobs of the kind.
     ask_at: Instant,
-    /// The maximum number of jobs per request for the kind.
+    /// Maximum number of jobs per request for the kind.
     share: usize,
-    /// How long to wait between two requests for the kind.
+    /// Time between two requests for the kind.
     pause: Duration,
-    /// The backoff of the limiter. `None` unless its last call failed.
+    /// Backoff of the rate limiter. `None` if the last call of the limiter succeeded.
     failing: Option<RetryDelays>,
 }
 
 impl Throttles {
-    /// Records that, because of `rate`, no job of this kind may begin before `wait` has passed.
+    /// Throttles a kind. Because of `rate`, no job of this kind may begin before `wait` has passed.
     pub(crate) fn close(&self, kind: &Name, rate: &Rate, wait: Duration, now: Instant) {
         let (share, pause) = share(rate);
         let until = now + wait;
@@ -54,8 +54,8 @@ impl Throttles {
         self.kinds().insert(kind.clone(), throttle);
     }
 
-    /// Records that the limiter of this kind failed. No job of the kind may begin until the limiter
-    /// is asked again, after a delay that grows with each failure.
+    /// Throttles a kind because its rate limiter failed. No job of the kind may begin until the
+    /// next call of the limiter. The delay until that call grows with each failure.
     pub(crate) fn fail(&self, kind: &Name, random: f64, now: Instant) {
         let mut kinds = self.kinds();
         let earlier = kinds.remove(kind).and_then(|throttle| throttle.failing);
@@ -71,7 +71,8 @@ impl Throttles {
         kinds.insert(kind.clone(), throttle);
     }
 
-    /// Records that the limiter of this kind works.
+    /// Records that a call of the rate limiter for this kind succeeded. If the kind was throttled
+    /// because the limiter failed, this throttle is removed.
     pub(crate) fn works(&self, kind: &Name) {
         let mut kinds = self.kinds();
         if kinds
@@ -82,22 +83,23 @@ impl Throttles {
         }
     }
 
-    /// Returns whether no job of this kind may begin at `now`, so that its limiter need not be
-    /// asked.
+    /// Returns whether no job of this kind may begin at the time `now`. If so, the caller does not
+    /// have to call the rate limiter.
     pub(crate) fn is_closed(&self, kind: &Name, now: Instant) -> bool {
         self.kinds()
             .get(kind)
             .is_some_and(|throttle| now < throttle.closed_until)
     }
 
-    /// Returns these kinds without the throttled ones.
+    /// Returns those of `kinds` that are not throttled.
     pub(crate) fn open_ones(&self, kinds: &[Name]) -> Vec<Name> {
         let throttled = self.kinds();
         let open = kinds.iter().filter(|kind| !throttled.contains_key(*kind));
         open.cloned().collect()
     }
 
-    /// Returns the throttled kind that is due to be asked for, and for how many jobs to ask.
+    /// Returns the throttled kind whose request is due, and the number of jobs to request.
+    /// Schedules the next request for this kind.
     pub(crate) fn due(&self, now: Instant) -> Option<(Name, usize)> {
         let mut kinds = self.kinds();
         let due = kinds
@@ -105,19 +107,19 @@ impl Throttles {
             .filter(|(_, throttle)| throttle.ask_at <= now);
         let due = due.min_by_key(|(_, throttle)| throttle.ask_at);
         due.map(|(kind, throttle)| {
-            // A late poll catches up: the starts that the limit has allowed since are available, up
-            // to the burst.
+            // After a late request, the next request follows sooner. The limit has allowed more
+            // starts in the meantime, up to the burst.
             throttle.ask_at = (throttle.ask_at + throttle.pause).max(now);
             (kind.clone(), throttle.share)
         })
     }
 
-    /// Returns when the next request for a throttled kind is due.
+    /// Returns the time of the next request for a throttled kind. `None` if no kind is throttled.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.kinds().values().map(|throttle| throttle.ask_at).min()
     }
 
-    /// Removes the throttle of a kind, because it had fewer due jobs than a request asked for.
+    /// Stops throttling a kind. The last request for the kind returned fewer jobs than requested.
     pub(crate) fn lift(&self, kind: &Name) {
         self.kinds().remove(kind);
     }
@@ -127,7 +129,8 @@ impl Throttles {
     }
 }
 
-/// Returns how many jobs to ask for at a time, and how long to wait in between.
+/// Returns the number of jobs per request for a kind with this rate, and the time between two
+/// requests.
 fn share(rate: &Rate) -> (usize, Duration) {
     let interval = rate.interval();
     let in_step = STEP.as_micros() / interval.as_micros().max(1);

@@ -7,76 +7,82 @@ use crate::model::{NodeRecord, ReclaimRequest};
 use crate::name::Name;
 use crate::priority::Aging;
 
-/// The most queues whose backlog a node measures. Each queue costs two time series, and a call in
-/// every pass.
+/// Maximum number of queues whose backlog a node measures. Each queue adds two time series to the
+/// metrics, and one store call to every measurement.
 const MAX_MEASURED_QUEUES: usize = 50;
 
-/// The settings of a node, with the reasons for their defaults. [`NodeBuilder`](crate::NodeBuilder)
-/// sets them, and [`Config::problems`] checks them.
+/// Settings of a node, with the reasons for their default values.
+/// [`NodeBuilder`](crate::NodeBuilder) sets them, and [`Config::problems`] checks them.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// How many bodies the default pool runs at once. The default is 32, because jobs mostly wait
-    /// for I/O.
+    /// Maximum number of job bodies that the default pool runs at once. The default is 32, because
+    /// jobs mostly wait for I/O.
     pub(crate) concurrency: usize,
-    /// How many bodies the pool of the system queue runs at once. The default is 2, so that one
-    /// body that hangs does not block the queue.
+    /// Maximum number of job bodies that the pool of the system queue runs at once. The default is
+    /// 2, so that one body that hangs does not block the queue.
     pub(crate) system_concurrency: usize,
-    /// Whether the node runs jobs that require no capability. The default is yes, because most jobs
-    /// require none.
+    /// Whether the node runs jobs that require no capability. The default is `true`, because most
+    /// jobs require none.
     pub(crate) untagged: bool,
-    /// The most prefetched claims, which are held in addition to the running ones. Claims are
-    /// prefetched while jobs are so short that a round trip to the store takes longer than the
-    /// claimed work.
+    /// Maximum number of prefetched claims, which the node holds in addition to the running jobs.
+    /// The node prefetches claims while jobs are very short, so that a round trip to the store
+    /// takes longer than the claimed jobs run.
     pub(crate) prefetch: usize,
-    /// How long a prefetched claim may wait for a slot before it is handed back. The default is 5
-    /// s.
+    /// Maximum time that a prefetched claim waits for a slot. After this time, the node hands the
+    /// claim back. The default is 5 s.
     pub(crate) prefetch_ttl: Duration,
-    /// Whether payloads are read when a body is about to begin instead of with the claim.
+    /// Whether the node reads a job's payload shortly before the body begins. If `false`, the claim
+    /// call returns the payload.
     pub(crate) lazy_payloads: bool,
     pub(crate) aging: Aging,
-    /// The first delay after a poll that found fewer jobs than it asked for. The default is 100 ms.
+    /// Delay after the first poll that found fewer jobs than requested. The delay grows with
+    /// further such polls. The default is 100 ms.
     pub(crate) poll_min: Duration,
-    /// The longest delay between two polls of an idle node, and between two looks of the leader for
-    /// due jobs. A lost wakeup costs up to two such delays. The default is 1 s.
+    /// Maximum delay between two polls of an idle node. It is also the time between two checks of
+    /// the leader for due jobs. A lost wakeup delays a job by up to twice this time. The default is
+    /// 1 s.
     pub(crate) poll_max: Duration,
-    /// The interval between heartbeats. The default is 5 s, a third of `dead_after`.
+    /// Time between two heartbeats of a node that is not idle. The default is 5 s, a third of
+    /// `dead_after`.
     pub(crate) heartbeat_interval: Duration,
-    /// The longest interval between heartbeats of an idle node. The default is 30 s.
+    /// Maximum time between two heartbeats of an idle node. The default is 30 s.
     pub(crate) heartbeat_max: Duration,
-    /// How long a node must be silent to count as dead. The default is 15 s.
+    /// Time without heartbeats after which a node counts as dead. The default is 15 s.
     pub(crate) dead_after: Duration,
-    /// How often the node looks for claims whose node is gone. The default is 5 s.
+    /// Time between two searches for lost claims, such as those of dead nodes. The default is 5 s.
     pub(crate) reclaim_interval: Duration,
-    /// How long a claim may wait for its body to begin. The default is 5 min.
+    /// Maximum time from a claim to the start of the job body. The default is 5 min.
     pub(crate) start_timeout: Duration,
-    /// How many lost claims a job survives. The default is 3: the fourth loss makes the job a dead
-    /// letter.
+    /// Number of lost claims that a job survives. The next loss makes the job a dead letter. The
+    /// default is 3.
     pub(crate) max_crashes: u32,
-    /// How long a drain waits for running bodies. The default is 30 s.
+    /// Maximum time that a draining node waits for running job bodies. The default is 30 s.
     pub(crate) drain_grace: Duration,
-    /// The retention of finished jobs. By default successes are deleted after a day, and all others
-    /// after 90 days.
+    /// Retention of jobs that have ended. By default, jobs that succeeded are deleted after a day,
+    /// and all others after 90 days.
     pub(crate) retention: Retention,
-    /// The queues whose backlog the leader measures. None by default, because each costs two time
-    /// series and a call.
+    /// Queues whose backlog the leader measures. By default there are none, because each queue adds
+    /// two time series and a store call.
     pub(crate) measured_queues: Vec<Name>,
-    /// How often the node looks for old jobs. The default is 1 min.
+    /// Time between two searches for old jobs to delete or archive. The default is 1 min.
     pub(crate) maintenance_interval: Duration,
-    /// The longest sleep of the loop that fires recurring definitions. Without wakeups, a
+    /// Maximum sleep of the loop that fires recurring definitions. If a wakeup is lost, a
     /// definition that another process has stored takes effect up to this much later. The default
     /// is 5 s.
     pub(crate) recurring_interval: Duration,
-    /// Whether to delete definitions that a program declared earlier and that this program does not
-    /// declare. The default is no, because another program may still declare them.
+    /// Whether the node deletes definitions that a program declared earlier and that its own
+    /// program does not declare. The default is `false`, because another program may still declare
+    /// them.
     pub(crate) retire_recurring: bool,
-    /// How long one call of the store may take. The default is 10 s.
+    /// Maximum duration of one store call. The default is 10 s.
     pub(crate) store_deadline: Duration,
     pub(crate) leadership: LeaderTimings,
-    /// The interval at whose multiples an idle node calls the database. `None` if its loops are
-    /// independent, so that their calls are spread.
+    /// Interval of the database calls of an idle node. All loops of the node then call the database
+    /// at multiples of this interval. If `None`, each loop has its own interval, which spreads the
+    /// calls.
     pub(crate) idle_interval: Option<Duration>,
-    /// How long the node waits for others to take over from a leader that vanished. The default is
-    /// zero.
+    /// Extra time that this node waits before it takes over from a leader that vanished. Other
+    /// nodes can take over in this time. The default is zero.
     pub(crate) takeover_delay: Duration,
 }
 
@@ -114,8 +120,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the prefetch of a pool for which none is configured: 30 claims for each slot, at
-    /// most 960.
+    /// Returns the maximum number of prefetched claims of a pool for which no number is configured.
+    /// It is 30 per slot, and at most 960.
     pub(crate) const fn prefetch_for(concurrency: usize) -> usize {
         if concurrency < 32 {
             concurrency * 30
@@ -124,20 +130,20 @@ impl Config {
         }
     }
 
-    /// The longest heartbeat interval that may be configured.
+    /// Largest heartbeat interval that may be configured.
     const LONGEST_HEARTBEAT: Duration = Duration::from_secs(3_600);
 
-    /// The shortest idle interval that may be configured.
+    /// Smallest idle interval that may be configured.
     const SHORTEST_IDLE: Duration = Duration::from_secs(60);
 
-    /// Returns how long a heartbeat may take. A heartbeat that hangs must leave time for another
-    /// heartbeat before the node counts as dead.
+    /// Returns the maximum duration of a heartbeat call. It is short, so that after a call that
+    /// hangs, the node can send another heartbeat before it counts as dead.
     pub(crate) fn heartbeat_deadline(&self) -> Duration {
         self.heartbeat_interval.min(self.store_deadline)
     }
 
-    /// Returns the number of lost claims from which a job runs only while no other such job runs on
-    /// the node, so that a job that kills its process uses up only its own crash budget.
+    /// Returns the number of lost claims from which the node runs such jobs one at a time. So if
+    /// one of them kills the process, no other such job loses its claim.
     pub(crate) fn isolate_from(&self) -> u32 {
         self.max_crashes.saturating_sub(1).max(1)
     }
@@ -149,7 +155,8 @@ impl Config {
             .max_crashes(self.max_crashes)
     }
 
-    /// Returns every setting that cannot work, each with the values that conflict.
+    /// Returns the settings that are invalid or conflict with each other. Each problem contains the
+    /// values.
     pub(crate) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         let mut refuse = |wrong: bool, settings: &[&'static str], text: String| {

@@ -1,23 +1,27 @@
 use crate::handler::Job;
 
-/// The queue for the engine's own jobs, and for jobs that an operator depends on. Every node serves
-/// it with [slots of its own](crate::NodeBuilder::system_concurrency).
+/// Name of the queue for the engine's own jobs, and for jobs that an operator depends on. By
+/// default, every node polls this queue and [reserves
+/// slots](crate::NodeBuilder::system_concurrency) for it.
 pub const SYSTEM_QUEUE: &str = "system";
 
-/// A bulkhead: a number of slots that run only some of the node's jobs.
+/// A bulkhead: slots that run only some of the node's jobs.
 ///
-/// A pool has its own slots, its own prefetch and its own poller, so nothing that happens in one
-/// pool delays another: a flood of slow jobs fills only the slots of its own pool. Use a pool also
-/// to limit how many bodies of a queue, of a kind, or with a required capability run at once on a
-/// node.
+/// A pool has its own slots, its own prefetched claims and its own poller. So one pool does not
+/// delay another: many slow jobs fill only the slots of their own pool. A pool also limits how many
+/// bodies of a queue, of a kind, or with a required capability run at once on a node.
 ///
 /// # Which pool a job belongs to
 /// A pool selects jobs by one of three criteria: [queues](Self::queues), [kinds](Self::kind) or
 /// required [capabilities](Self::capabilities). Each job that the node may run belongs to the first
-/// pool that selects it, in this order: the pool of the queue [`SYSTEM_QUEUE`], then the pools in
-/// the order in which they were added, and last the node's default pool. The default pool has the
-/// slots of [`NodeBuilder::concurrency`](crate::NodeBuilder::concurrency) and takes the rest. If
-/// nothing is left for the default pool, the node has none.
+/// pool that selects it, in this order:
+///
+/// 1. the pool of the queue [`SYSTEM_QUEUE`]
+/// 2. the added pools, in the order in which they were added
+/// 3. the node's default pool, which runs all remaining jobs
+///
+/// [`NodeBuilder::concurrency`](crate::NodeBuilder::concurrency) sets the number of slots of the
+/// default pool. If no jobs remain for the default pool, the node has none.
 ///
 /// # What a pool costs
 /// Each pool makes its own claim calls. An idle node with three pools makes three claim calls per
@@ -65,9 +69,9 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Creates a pool with this name. The pool needs a selection and a concurrency, which are
-    /// checked when the node is built. The names `default` and `system` are reserved for the node's
-    /// own pools.
+    /// Creates a pool with this name. The pool also needs a criterion that selects its jobs, and a
+    /// concurrency. Both are checked when the node is built. The names `default` and `system` are
+    /// reserved.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -80,26 +84,29 @@ impl Pool {
         }
     }
 
-    /// Selects the jobs of these queues, which the node must poll.
+    /// Selects the jobs of these queues. The node must poll these queues.
     pub fn queues<'a>(mut self, queues: impl IntoIterator<Item = &'a str>) -> Self {
         self.queues = queues.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Adds the jobs of this type, which the node must register, under its kind and its aliases.
+    /// Adds the jobs of type `J`, under its kind and its aliases. The type must be registered at
+    /// the node.
     pub fn kind<J: Job>(mut self) -> Self {
         let names = [J::KIND].into_iter().chain(J::ALIASES.iter().copied());
         self.kinds.extend(names.map(str::to_owned));
         self
     }
 
-    /// Adds the jobs that are stored under exactly these kinds, which the node must register.
+    /// Adds the jobs that are stored under these kinds. Aliases are not added. The kinds must be
+    /// registered at the node.
     pub fn kinds<'a>(mut self, kinds: impl IntoIterator<Item = &'a str>) -> Self {
         self.kinds.extend(kinds.into_iter().map(str::to_owned));
         self
     }
 
-    /// Selects the jobs that require one of these capabilities, which the node must advertise.
+    /// Selects the jobs that require one of these capabilities. The node must advertise these
+    /// capabilities.
     pub fn capabilities<'a>(mut self, capabilities: impl IntoIterator<Item = &'a str>) -> Self {
         self.capabilities = capabilities.into_iter().map(str::to_owned).collect();
         self
@@ -107,23 +114,24 @@ impl Pool {
 
     /// Sets whether the pool runs jobs that require no capability. The default is `true`.
     ///
-    /// With `false`, the node leaves such jobs of the pool's queues or kinds to other nodes: no
-    /// other pool of this node runs them. A pool that selects by capabilities never runs such jobs.
+    /// With `false`, the jobs of the pool's queues or kinds that require no capability do not run
+    /// on this node: no other pool of the node runs them either. A pool that selects by
+    /// capabilities never runs jobs without a capability.
     pub fn untagged(mut self, taken: bool) -> Self {
         self.untagged = taken;
         self
     }
 
-    /// Sets the maximum number of bodies that run at once. It must be set, since there is no
-    /// default.
+    /// Sets the maximum number of job bodies that run at once in this pool. There is no default, so
+    /// this setting is required.
     pub fn concurrency(mut self, bodies: usize) -> Self {
         self.concurrency = bodies;
         self
     }
 
-    /// Sets the maximum number of prefetched claims: claims that the pool holds in addition to the
-    /// running ones, while jobs are very short. The default is 30 for each slot, at most 960. With
-    /// 0, the pool claims only for free slots.
+    /// Sets the maximum number of prefetched claims. While jobs are very short, the pool holds
+    /// these claims in addition to the running jobs. The default is 30 per slot, at most 960. With
+    /// 0, the pool claims jobs only for free slots.
     pub fn prefetch(mut self, claims: usize) -> Self {
         self.prefetch = Some(claims);
         self

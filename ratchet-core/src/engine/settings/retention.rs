@@ -3,28 +3,28 @@ use std::time::Duration;
 use crate::error::SettingProblem;
 use crate::state::JobState;
 
-/// The longest duration that a setting may have: ten years, far from every overflow.
+/// Maximum duration of a setting: ten years. No calculation with such a duration overflows.
 pub(super) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
-/// The name of the setting [`Retention::archive`] in problems.
+/// Name of the setting [`Retention::archive`] in reported problems.
 const ARCHIVE: &str = "retention.archive";
 
-/// The retention of jobs that have ended.
+/// Rules for how long ended jobs are kept, and whether they are then deleted or archived.
 ///
-/// Ages count from the end of the job, by the database's clock. A job stays, however old it is,
-/// until all jobs that were linked to it have ended, because they may read its result.
+/// The age of a job counts from its end, by the database's clock. A job is kept, whatever its age,
+/// until all jobs that wait for its end by a link have ended. These jobs may read its result.
 ///
-/// An ended [batch](crate::Client::create_batch) is a row with counts. The row is deleted when it
-/// is older than the longest age that is set here for jobs, so not before the jobs of the batch are
-/// deleted or archived. Jobs that are kept forever outlive their batch. If jobs of every state are
-/// kept forever, so are batches. The archive stores no batches; an archived job keeps the id of its
-/// batch.
+/// An ended [batch](crate::Client::create_batch) is a row with counts. The row is deleted at the
+/// longest age that is set here for jobs. So the jobs of the batch are deleted or archived earlier,
+/// unless they are kept forever. If jobs of every state are kept forever, batches are also kept
+/// forever. The archive stores no batches. An archived job keeps the id of its batch.
 ///
 /// ```
 /// use std::time::Duration;
 /// use ratchet::{Retain, Retention};
 ///
 /// const DAY: Duration = Duration::from_secs(86_400);
-/// // Successes for a day, dead letters for 90 and then in the archive, which keeps a year.
+/// // Keeps successes for a day. Archives dead letters after 90 days, and deletes them from the
+/// // archive after a year.
 /// let retention = Retention::default()
 ///     .failed(Retain::Archive(90 * DAY))
 ///     .archive(Some(365 * DAY));
@@ -38,7 +38,7 @@ pub struct Retention {
     archive: Option<Duration>,
 }
 
-/// The retention of jobs that ended in one state.
+/// Rule for jobs that ended in one state: how long they are kept, and what happens then.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,14 +53,14 @@ pub struct Retention {
 pub enum Retain {
     /// The jobs are kept forever.
     Forever,
-    /// The jobs are deleted when they are older than this.
+    /// The jobs are deleted when this time has passed since their end.
     Delete(Duration),
-    /// The jobs are moved to the archive when they are older than this.
+    /// The jobs are moved to the archive when this time has passed since their end.
     Archive(Duration),
 }
 
 impl Retention {
-    /// Creates a retention that is the same for all terminal states.
+    /// Creates a retention with the same rule for jobs of all terminal states.
     #[must_use]
     pub const fn all(retain: Retain) -> Self {
         Self {
@@ -71,36 +71,37 @@ impl Retention {
         }
     }
 
-    /// Sets the retention of jobs that succeeded. By default they are deleted after a day.
+    /// Sets the rule for jobs that succeeded. By default, these jobs are deleted after a day.
     #[must_use]
     pub const fn succeeded(mut self, retain: Retain) -> Self {
         self.succeeded = retain;
         self
     }
 
-    /// Sets the retention of dead letters. By default they are deleted after 90 days.
+    /// Sets the rule for jobs that failed (dead letters). By default, these jobs are deleted after
+    /// 90 days.
     #[must_use]
     pub const fn failed(mut self, retain: Retain) -> Self {
         self.failed = retain;
         self
     }
 
-    /// Sets the retention of cancelled jobs. By default they are deleted after 90 days.
+    /// Sets the rule for cancelled jobs. By default, these jobs are deleted after 90 days.
     #[must_use]
     pub const fn cancelled(mut self, retain: Retain) -> Self {
         self.cancelled = retain;
         self
     }
 
-    /// Sets the age at which archived jobs are deleted. With `None`, the default, the archive keeps
-    /// them forever.
+    /// Sets the age at which archived jobs are deleted from the archive. With `None`, the default,
+    /// the archive keeps them forever.
     #[must_use]
     pub const fn archive(mut self, delete_after: Option<Duration>) -> Self {
         self.archive = delete_after;
         self
     }
 
-    /// Returns the retention of the jobs in each terminal state.
+    /// Returns each terminal state of jobs with its rule.
     pub(crate) const fn states(&self) -> [(JobState, Retain); 3] {
         [
             (JobState::Succeeded, self.succeeded),
@@ -109,8 +110,8 @@ impl Retention {
         ]
     }
 
-    /// Returns the age at which ended batches are deleted: the longest age at which jobs are
-    /// deleted or archived. `None` if batches are kept forever.
+    /// Returns the age at which ended batches are deleted. It is the longest age at which jobs are
+    /// deleted or archived. Returns `None` if batches are kept forever.
     pub(crate) fn batches(&self) -> Option<Duration> {
         let age = |(_, retain)| match retain {
             Retain::Forever => None,
@@ -119,18 +120,19 @@ impl Retention {
         self.states().into_iter().filter_map(age).max()
     }
 
-    /// Returns the age at which archived jobs are deleted. `None` if they are kept forever.
+    /// Returns the age at which archived jobs are deleted. Returns `None` if they are kept forever.
     pub(crate) const fn archived(&self) -> Option<Duration> {
         self.archive
     }
 
-    /// Returns whether this retention needs an archive.
+    /// Returns whether this retention needs a store with an archive.
     pub(crate) fn needs_archive(&self) -> bool {
         let archives = |(_, retain)| matches!(retain, Retain::Archive(_));
         self.archive.is_some() || self.states().into_iter().any(archives)
     }
 
-    /// Returns every setting that cannot work, each with its values.
+    /// Returns the settings that are invalid or conflict with each other. Each problem contains the
+    /// values.
     pub(crate) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         let mut refuse = |settings: &[&'static str], text: String| {
@@ -169,8 +171,9 @@ impl Retention {
 }
 
 impl Default for Retention {
-    /// Deletes successes after a day, since they are many and rarely looked up later. Deletes dead
-    /// letters and cancelled jobs, which an operator may look up, after 90 days.
+    /// Deletes jobs that succeeded after a day, because they are many and rarely needed later.
+    /// Deletes failed and cancelled jobs after 90 days, because an operator may want to inspect
+    /// them.
     fn default() -> Self {
         const DAY: Duration = Duration::from_secs(86_400);
         Self::all(Retain::Delete(90 * DAY)).succeeded(Retain::Delete(DAY))

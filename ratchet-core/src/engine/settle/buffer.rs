@@ -9,48 +9,49 @@ use crate::metrics::JobPlace;
 use crate::model::{Claim, Settlement};
 use crate::route::Route;
 
-/// The number of settlements that are sent without waiting for more.
+/// Number of collected settlements at which the settler sends them without waiting for more.
 pub(super) const ENOUGH: usize = 256;
 
-/// The settlements that wait to be sent.
+/// Collects settlements until the settler sends them to the store.
 #[derive(Default)]
 pub(crate) struct SettleBuffer {
     pending: Mutex<Batch>,
     pub(super) changed: Notify,
 }
 
-/// A settlement, with the data that the settler needs once the store has written it.
+/// Settlement of a claim, with data that the settler needs after the store has written it.
 pub(super) struct Ending {
     pub(super) settlement: Settlement,
     pub(super) of: Of,
-    /// Whether this node may claim more jobs once the settlement is written.
+    /// Whether other jobs may become due when the settlement is written, so that this node should
+    /// claim again.
     pub(super) makes_room: bool,
 }
 
-/// The claim that a settlement ends.
+/// Data about the claim that a settlement ends.
 pub(super) struct Of {
-    /// The index of the pool that holds the claim.
+    /// Index of the pool that holds the claim.
     pub(super) pool: usize,
-    /// The job's kind, for the metrics.
+    /// Index of the job kind's metrics in the metrics of the pool.
     pub(super) kind: JobPlace,
-    /// The claim, if the hooks are to be notified of its end.
+    /// Claim about whose end the hooks are notified. `None` if the hooks are not notified.
     pub(super) told: Option<Arc<Claim>>,
-    /// The job's route, if the claim held a permit.
+    /// Route of the job, if the claim held a permit. Otherwise `None`.
     pub(super) permit: Option<Route>,
-    /// Whether other jobs wait for the end of this job, in its lane or by links. If so, the store
-    /// writes rows that other calls write too.
+    /// Whether other jobs wait for the end of this job, in its lane or by links. If so, the
+    /// settlement also writes rows that concurrent store calls may write.
     pub(super) awaited: bool,
-    /// Whether the store has rejected the settlement before.
+    /// Whether the store has already rejected this settlement.
     pub(super) refused: bool,
 }
 
 impl Ending {
-    /// Creates the end of a claim of this pool. Hooks are not notified unless [`tell`](Self::tell)
-    /// is called.
+    /// Creates a settlement of a claim that this pool holds. Hooks are not notified unless
+    /// [`tell`](Self::tell) is called.
     pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
-        // Jobs that waited for the permit, or for this job, may now be due.
+        // Jobs that waited for the permit or for this job may become due.
         let makes_room = awaited || claim.route.permit.is_some();
         let permit = claim.route.permit.is_some().then(|| claim.route.clone());
         Self {
@@ -67,19 +68,21 @@ impl Ending {
         }
     }
 
-    /// Requests that the hooks are notified once the end of this claim is written.
+    /// Requests that the hooks are notified of the end of this claim after the store has written
+    /// the settlement.
     pub(super) fn tell(&mut self, claim: &Arc<Claim>) {
         self.of.told = Some(Arc::clone(claim));
     }
 }
 
-/// Settlements, with their data in a second list, because a store call needs a slice of
-/// settlements.
+/// Settlements, and the data of their claims in a second list at the same index. There are two
+/// lists because a store call needs a slice of settlements.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) settlements: Vec<Settlement>,
     pub(super) of: Vec<Of>,
-    /// Whether this node may claim more jobs once the settlements are written.
+    /// Whether other jobs may become due when the settlements are written, so that this node should
+    /// claim again.
     pub(super) makes_room: bool,
 }
 
@@ -98,7 +101,7 @@ impl Batch {
         self.makes_room |= ending.makes_room;
     }
 
-    /// Takes the first `count` settlements.
+    /// Removes and returns the first `count` settlements.
     pub(super) fn take(&mut self, count: usize) -> Self {
         let rest = Self {
             makes_room: self.makes_room && count < self.len(),
@@ -134,8 +137,8 @@ impl FromIterator<Ending> for Batch {
 }
 
 impl SettleBuffer {
-    /// Adds a settlement. `more_coming` is whether other settlements are likely to follow within
-    /// microseconds.
+    /// Adds a settlement to the buffer. `more_coming` is whether other settlements will probably be
+    /// added within microseconds.
     pub(super) fn push(&self, ending: Ending, more_coming: bool) {
         let mut pending = self.pending();
         pending.push(ending);
@@ -146,7 +149,7 @@ impl SettleBuffer {
         }
     }
 
-    /// Puts settlements back at the front of the buffer, because they could not be sent.
+    /// Puts settlements at the front of the buffer again, because they could not be sent.
     pub(super) fn put_back(&self, endings: impl Iterator<Item = Ending>) {
         let mut first: Batch = endings.collect();
         let mut pending = self.pending();
@@ -162,8 +165,8 @@ impl SettleBuffer {
         self.pending().len()
     }
 
-    /// Returns whether more settlements are likely to join soon: a body is about to begin in a pool
-    /// that has a settlement here. Claims that wait in other pools delay nothing.
+    /// Returns whether more settlements will probably be added soon. This is so if a claim is ready
+    /// to run in a pool that has a settlement in this buffer.
     pub(super) fn awaits(&self, pools: &[RunPool]) -> bool {
         let pending = self.pending();
         let mut of = pending.of.iter();

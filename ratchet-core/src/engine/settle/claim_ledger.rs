@@ -12,11 +12,12 @@ use tokio::sync::Notify;
 use crate::id::ClaimToken;
 use crate::model::OwnedClaim;
 
-/// How many lists in a row must lack a given-up claim before the ledger forgets it. One list may
-/// lack a claim that another call is writing.
+/// Number of consecutive claim lists without a given-up claim, after which the ledger forgets this
+/// claim. A single list may lack a claim that another call is writing.
 const ABSENCES: u32 = 3;
 
-/// The claims that the node holds, and the claim calls that are under way.
+/// Records the claims that the node holds and the claim calls under way. Compares the held claims
+/// with claim lists, in which the store lists all claims of the node.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimLedger {
     entries: Mutex<Entries>,
@@ -25,32 +26,33 @@ pub(crate) struct ClaimLedger {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Claims that were received, and are neither settled nor known to be lost.
+    /// Claims that the node received. They are neither settled nor known to be lost.
     held: HashSet<ClaimToken>,
-    /// Claims of bodies that stalled, each with the number of lists in a row that lacked it. The
-    /// node leaves these claims for the cluster to reclaim, because a stall must count as a crash.
+    /// Claims whose job bodies stalled. The value is the number of latest claim lists in a row that
+    /// did not contain the claim. The node does not settle these claims, so that the cluster
+    /// reclaims them and counts a crash.
     given_up: HashMap<ClaimToken, u32>,
-    /// The number of the next claim call.
+    /// Number that the next claim call gets.
     next_call: u64,
-    /// The numbers of the claim calls under way.
+    /// Numbers of the claim calls under way.
     calls: BTreeSet<u64>,
-    /// Listed claims that the node does not hold, each with the number of the first claim call that
-    /// began after the claim was first seen in a list. Until all calls before that one have ended,
-    /// one of them may still deliver the claim.
+    /// Claims that the store listed and the node has not received. The value is the number that the
+    /// next claim call had when the claim was first listed. Any earlier claim call may still return
+    /// the claim while that call is under way.
     unreceived: HashMap<ClaimToken, u64>,
-    /// The claims to hand back.
+    /// Claims that the node must hand back, because no claim call can return them any more.
     undelivered: Vec<ClaimToken>,
-    /// Listed claims that are neither held nor given up, each with the number of lists in a row
-    /// that had it.
+    /// Claims that the store listed and that the node neither holds nor has given up. The value is
+    /// the number of latest claim lists in a row that contained the claim.
     unheld: HashMap<ClaimToken, u32>,
-    /// The number of list calls under way.
+    /// Number of calls under way that list the node's claims.
     lists: usize,
-    /// Claims that were settled while a list call was under way. The answer to that call may still
-    /// list them.
+    /// Claims that were settled while a call that lists the node's claims was under way. The answer
+    /// to that call may still contain them.
     settled: HashSet<ClaimToken>,
 }
 
-/// A claim call under way. Dropping it ends the call without an answer.
+/// Claim call under way. Dropping this value ends the call without an answer.
 #[derive(Debug)]
 pub(crate) struct ClaimCall<'a> {
     ledger: &'a ClaimLedger,
@@ -58,7 +60,7 @@ pub(crate) struct ClaimCall<'a> {
 }
 
 impl ClaimCall<'_> {
-    /// Ends the call with an answer: the node holds these claims from now on.
+    /// Ends the call with an answer. The node now holds the claims with these tokens.
     pub(crate) fn deliver(self, tokens: impl IntoIterator<Item = ClaimToken>) {
         let mut entries = self.ledger.entries();
         entries.held.extend(tokens);
@@ -72,13 +74,14 @@ impl Drop for ClaimCall<'_> {
     }
 }
 
-/// A list call for the node's claims that is under way. Dropping it ends the call without an
-/// answer.
+/// Call under way that lists the node's claims in the store. Dropping this value ends the call
+/// without an answer.
 #[derive(Debug)]
 pub(crate) struct ClaimList<'a>(&'a ClaimLedger);
 
 impl ClaimList<'_> {
-    /// Compares the claims that the node holds with all claims that the store listed under it.
+    /// Ends the call with an answer. Compares the claims that the node holds with the claims that
+    /// the store lists under the node.
     pub(crate) fn compare(self, listed: &[OwnedClaim]) {
         self.0.compare(listed);
     }
@@ -102,7 +105,7 @@ impl ClaimLedger {
         ClaimList(self)
     }
 
-    /// Begins a claim call.
+    /// Records that a claim call begins. The call ends when the returned value is dropped.
     pub(crate) fn begin_call(&self) -> ClaimCall<'_> {
         let mut entries = self.entries();
         let number = entries.next_call;
@@ -131,21 +134,22 @@ impl ClaimLedger {
         self.entries().held.remove(&token);
     }
 
-    /// Removes a claim whose body stalled.
+    /// Moves a claim whose job body stalled from the held claims to the given-up claims.
     pub(crate) fn give_up(&self, token: ClaimToken) {
         let mut entries = self.entries();
         entries.held.remove(&token);
         entries.given_up.insert(token, 0);
     }
 
-    /// Returns whether the last list had claims that the node does not hold, but that a claim call
-    /// under way at that time could still deliver.
+    /// Returns whether the last claim list of the store contained claims that the node has not
+    /// received yet. A claim call under way may still return these claims.
     pub(crate) fn awaits_calls(&self) -> bool {
         !self.entries().unreceived.is_empty()
     }
 
-    /// Returns how many claims the last two lists had that the node neither holds nor gave up. One
-    /// list alone often has a claim whose answer is still under way.
+    /// Returns the number of claims that the node neither holds nor has given up, although the last
+    /// two claim lists of the store contain them. A single list often contains a claim whose claim
+    /// call has not returned yet.
     pub(crate) fn unheld(&self) -> usize {
         let entries = self.entries();
         entries.unheld.values().filter(|lists| **lists > 1).count()
@@ -189,12 +193,13 @@ impl ClaimLedger {
         self.compared.notify_one();
     }
 
-    /// Waits until a list was compared, after which there may be claims to hand back.
+    /// Waits until a claim list of the store has been compared with the held claims. After that,
+    /// there may be claims to hand back.
     pub(crate) async fn compared(&self) {
         self.compared.notified().await;
     }
 
-    /// Takes the claims that are to be handed back.
+    /// Removes and returns the claims that the node must hand back.
     pub(crate) fn take_undelivered(&self) -> Vec<ClaimToken> {
         std::mem::take(&mut self.entries().undelivered)
     }
@@ -216,7 +221,7 @@ mod tests {
         ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH)
     }
 
-    /// Compares a list with these claims, and returns the claims that are undelivered.
+    /// Compares a claim list with the ledger, and returns the claims that the node must hand back.
     fn undelivered(ledger: &ClaimLedger, listed: &[ClaimToken]) -> Vec<ClaimToken> {
         let listed = listed.iter().map(|token| OwnedClaim::new(*token, false));
         ledger.begin_list().compare(&listed.collect::<Vec<_>>());

@@ -1,13 +1,14 @@
 //! Keeps a node from always reclaiming the permit that it just released.
 //!
-//! The node that releases a permit is the first to ask for it again. With enough jobs of its own,
-//! it would keep the permit forever. So it sends hints, at most once per [`TELL`], because each
-//! hint costs its receiver a claim call. Most hints go to one node that runs jobs of the same
-//! route, and such nodes take turns. Since a hint takes time to arrive, the pollers of the node
-//! also rest for [`PAUSE`], at most once per [`APART`]. Jobs of other routes may need the same
-//! permit, on nodes that run only these. So at the beginning of a rest the hint goes to all nodes,
-//! but more rarely if there are many. A node that is alone in the cluster sends no hints and does
-//! not rest.
+//! The node that releases a permit is the first to request it again. If it has enough jobs of its
+//! own, it would keep the permit forever. So the node sends hints to other nodes, at most once per
+//! [`TELL`], because each hint costs its receiver a claim call. Most hints go to one node that runs
+//! jobs of the same route, and such nodes take turns. A hint takes time to arrive. So the pollers
+//! of the node also pause for [`PAUSE`], at most once per [`APART`].
+//!
+//! Jobs of other routes may need the same permit, on nodes that run only such jobs. So at the
+//! beginning of a pause the hint goes to all nodes, but more rarely if there are many nodes. A node
+//! that is alone in the cluster sends no hints and does not pause.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,44 +17,50 @@ use tokio::time::Instant;
 
 use crate::route::Route;
 
-/// The least time between two hints, except when the pollers begin to rest.
+/// Minimum time between two hints about released permits. A hint that is sent when the pollers
+/// begin to pause is an exception.
 const TELL: Duration = Duration::from_millis(20);
-/// How long pollers rest: longer than a hint and the claim that follows it take.
+/// Time for which the pollers of this node pause, so that another node can claim the released
+/// permit. The pause is longer than a hint and the resulting claim call take.
 const PAUSE: Duration = Duration::from_millis(10);
-/// The least time between the beginnings of two rests. Pollers rest for a twentieth of the time.
+/// Minimum time between the starts of two pauses of the pollers. So the pollers pause for at most a
+/// twentieth of the time.
 const APART: Duration = Duration::from_millis(200);
-/// The number of other nodes for each [`APART`] between two hints to all. The nodes of a cluster
-/// that all release permits then make up to 20 claims a second each because of such hints.
+/// Number of other nodes per [`APART`] between two hints to all nodes. The more nodes there are,
+/// the longer this node waits between such hints. Even if all nodes release permits, each node
+/// makes at most about 20 claim calls per second because of such hints.
 const EACH: u32 = 4;
 
-/// The receivers of a hint.
+/// Nodes that receive a hint about a released permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
-    /// Another node that runs jobs of the same route.
+    /// One other node that runs jobs of the same route.
     One,
     /// All other nodes.
     All,
 }
 
-/// When hints were sent and pollers rested.
+/// Decides when this node sends hints about released permits, and when its pollers pause.
 #[derive(Debug, Default)]
 pub(crate) struct Fairness(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the last rest began.
+    /// Time at which the last pause of the pollers began.
     rested: Option<Instant>,
-    /// When the last hint was sent.
+    /// Time at which the last hint was sent, to one node or to all nodes.
     told: Option<Instant>,
-    /// When the last hint was sent to all nodes.
+    /// Time at which the last hint to all nodes was sent.
     told_all: Option<Instant>,
-    /// The route of a job that released a permit after the last hint, so that another hint is due.
+    /// Route of a job that released a permit too soon after the last hint. A hint for this route
+    /// must still be sent. `None` if there is no such job.
     owed: Option<Route>,
 }
 
 impl Fairness {
-    /// Records that a job of this route released a permit. Returns which nodes are to get a hint at
-    /// once, if any. `others` is the number of other nodes; 0 means that it is not known.
+    /// Records that a job of this route released a permit. Returns the nodes to which the caller
+    /// must send a hint at once, or `None`. `others` is the number of other nodes, or 0 if the
+    /// number is unknown.
     pub(crate) fn freed(&self, route: &Route, others: usize, now: Instant) -> Option<Hint> {
         let passed = |last: Option<Instant>, time| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= time)
@@ -76,14 +83,15 @@ impl Fairness {
         tells.then_some(Hint::One)
     }
 
-    /// Returns the time until which the pollers rest. `None` if they do not rest.
+    /// Returns the time until which the pollers of this node pause. Returns `None` if they do not
+    /// pause at `now`.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         let rested = self.state().rested;
         rested.map(|at| at + PAUSE).filter(|until| *until > now)
     }
 
-    /// Waits until it is time to send the hint that could not be sent at once, and returns the
-    /// route of its job. Waits forever if there is none.
+    /// Waits until a delayed hint may be sent, and returns the route of the job that released the
+    /// permit. Waits forever if no hint was delayed.
     pub(crate) async fn owed(&self) -> Route {
         let owed = {
             let state = self.state();
@@ -98,7 +106,7 @@ impl Fairness {
         }
     }
 
-    /// Records that a hint was sent to one node now.
+    /// Records that the delayed hint was sent at `now`.
     pub(crate) fn told(&self, now: Instant) {
         let mut state = self.state();
         state.told = Some(now);

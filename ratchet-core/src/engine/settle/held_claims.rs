@@ -12,13 +12,14 @@ use crate::engine::pools::run_pool::RunPool;
 use crate::id::ClaimToken;
 use crate::model::{Claim, Outcome, Settlement};
 
-/// The claims of one run, by pool. They wait for a slot, run, or wait to be settled.
+/// Claims that the node holds in one run, by pool. The job of such a claim waits for a slot, or
+/// runs, or waits until its settlement is written.
 pub(crate) struct HeldClaims {
     pub(crate) pools: Box<[RunPool]>,
-    /// The claims that the node holds, compared with the store's list at each heartbeat.
+    /// Claims that the node holds. Each heartbeat compares them with the store's list.
     pub(crate) ledger: ClaimLedger,
     pub(crate) settlements: SettleBuffer,
-    /// Notified whenever claims were settled.
+    /// Notifies one waiting task when the number of held claims has decreased.
     pub(crate) settled: Notify,
     pub(crate) hooks: Arc<Hooks>,
 }
@@ -34,44 +35,44 @@ impl HeldClaims {
         }
     }
 
-    /// Returns whether claims wait for a slot.
+    /// Returns whether any pool has claims that wait for a slot.
     pub(crate) fn has_waiting(&self) -> bool {
         self.pools.iter().any(|pool| pool.ready.len() > 0)
     }
 
-    /// Returns how many claims all pools hold.
+    /// Returns the number of claims that all pools hold together.
     pub(crate) fn held(&self) -> usize {
         self.pools.iter().map(RunPool::held).sum()
     }
 
-    /// Stops holding claims of a pool that were settled, handed back or lost.
+    /// Subtracts claims that were settled, handed back or lost from the claims that the pool holds.
     pub(crate) fn let_go(&self, pool: &RunPool, claims: usize) {
         pool.let_go(claims);
         self.settled.notify_one();
     }
 
-    /// Stops holding a claim of a pool that the node lost while its body ran.
+    /// Removes a claim that the node lost while the job body ran.
     pub(crate) fn lose_running(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.lost(token);
         self.let_go(pool, 1);
     }
 
-    /// Stops holding a claim of a pool whose body stalled. The cluster takes the claim back.
+    /// Removes a claim whose job body stalled, without settling the claim. The cluster reclaims it.
     pub(crate) fn give_up_stalled(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.give_up(token);
         self.let_go(pool, 1);
     }
 
-    /// Stops holding a claim of a pool that the node lost before its body began.
+    /// Removes a claim that the node lost before the job body began.
     pub(crate) fn lose_waiting(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_waiting();
         self.ledger.lost(token);
         self.let_go(pool, 1);
     }
 
-    /// Hands back claims of a pool whose bodies have not begun.
+    /// Hands back claims of `pool` whose job bodies have not begun.
     pub(crate) fn hand_back(&self, pool: &RunPool, claims: Vec<Ready>) {
         pool.metrics.handed_back(claims.len());
         for ready in claims {
@@ -80,22 +81,23 @@ impl HeldClaims {
         }
     }
 
-    /// Hands back all claims that wait for a slot.
+    /// Hands back the claims of all pools that wait for a slot.
     pub(crate) fn hand_back_waiting(&self) {
         for pool in &self.pools {
             self.hand_back(pool, pool.ready.take_all());
         }
     }
 
-    /// Queues the settlement of a claim of a pool. The settlement is sent soon, together with
-    /// others if more are about to follow. If it lets other jobs run, in the same lane, by links or
-    /// with the released permit, nodes are woken for these jobs.
+    /// Adds the settlement of a claim to the send buffer. The settler waits for more settlements if
+    /// these will probably follow soon. If other jobs wait for the end of this job or for its
+    /// permit, nodes are woken after the settlement is written.
     pub(crate) fn settle(&self, pool: &RunPool, claim: &Claim, settlement: Settlement) {
         self.add(Ending::new(settlement, claim, pool), pool);
     }
 
-    /// Queues the settlement of a claim whose body ran, or whose job ends with it, as
-    /// [`settle`](Self::settle) does. The hooks are notified.
+    /// Adds the settlement of a claim to the send buffer, like [`settle`](Self::settle). After the
+    /// settlement is written, the hooks are notified of the end of the claim. Use this method if
+    /// the job body ran or the job ends.
     pub(crate) fn settle_ended(&self, pool: &RunPool, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, claim, pool);
         ending.tell(claim);

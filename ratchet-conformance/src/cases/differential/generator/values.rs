@@ -25,7 +25,8 @@ impl Generator {
         Duration::from_millis(self.random.u64(range))
     }
 
-    /// Makes a new job wait for other jobs, join a batch, or wait for a signal.
+    /// Adds random links to a new job, so that it waits for other jobs or for a signal, or belongs
+    /// to a batch.
     fn entangle(&mut self, mut job: NewJob) -> NewJob {
         let free = job.spec().lane.is_none() || self.chance(3);
         let alone = self.stored.is_empty() && self.fresh.is_empty();
@@ -89,7 +90,8 @@ impl Generator {
         }
     }
 
-    /// Returns one of the last batches, or sometimes the id of a batch that does not exist.
+    /// Returns the id of one of the last two batches, or sometimes the id of a batch that does not
+    /// exist.
     pub(super) fn a_batch(&mut self) -> BatchId {
         if self.batches.is_empty() || self.chance(2) {
             return BatchId::new();
@@ -200,7 +202,8 @@ impl Generator {
         self.pick(&nodes)
     }
 
-    /// Returns a token: mostly a recent one, sometimes an old or a wrong one.
+    /// Returns a random claim token: mostly a recent one, sometimes an old one or one with wrong
+    /// fields.
     fn a_token(&mut self) -> ClaimToken {
         if self.tokens.is_empty() {
             let node = self.a_node();
@@ -285,7 +288,8 @@ impl Generator {
         put
     }
 
-    /// Returns firings: mostly of the last claim, sometimes older ones, at most one per definition.
+    /// Returns up to three random firings. Most of them are recent, and nearly always each belongs
+    /// to another definition.
     pub(super) fn some_firings(&mut self) -> Vec<RecurringFiring> {
         let mut some: Vec<RecurringFiring> = Vec::new();
         for _ in 0..self.random.usize(0..4) {
