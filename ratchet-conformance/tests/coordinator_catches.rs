@@ -20,6 +20,7 @@ enum Sabotage {
     ForgetsTheSource,
     SignsForTheSender,
     ForgetsTheAddress,
+    ForgetsHowLongTheSenderLeads,
     KeepsBackWhatIsForTheSender,
     KeepsEchoesBack,
     WaitsForTheSlowest,
@@ -46,8 +47,12 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "wakeup::a_wakeup_says_which_node_it_is_for",
     ),
     (
+        Sabotage::ForgetsHowLongTheSenderLeads,
+        "wakeup::a_beacon_says_for_how_long_its_sender_leads",
+    ),
+    (
         Sabotage::KeepsBackWhatIsForTheSender,
-        "wakeup::a_wakeup_says_which_node_it_is_for",
+        "wakeup::a_beacon_says_for_how_long_its_sender_leads",
     ),
     (
         Sabotage::KeepsEchoesBack,
@@ -158,6 +163,7 @@ impl ClusterCoordinator for End {
         match self.sabotage {
             Sabotage::ForgetsTheSource => wakeup.source = None,
             Sabotage::ForgetsTheAddress => wakeup.to = None,
+            Sabotage::ForgetsHowLongTheSenderLeads => wakeup.leads_for_ms = None,
             Sabotage::KeepsBackWhatIsForTheSender if is_for_the_sender => return,
             Sabotage::SignsForTheSender => wakeup.source = Some(self.me),
             Sabotage::WaitsForTheSlowest => {

@@ -285,6 +285,9 @@ fn document(wakeup: &Wakeup) -> Document {
             row.insert(field, row::id(node));
         }
     }
+    if let Some(leads_for) = wakeup.leads_for_ms {
+        row.insert("leads_for_ms", i64::from(leads_for));
+    }
     row
 }
 
@@ -298,6 +301,8 @@ fn wakeup(row: &RawDocument) -> Result<Wakeup, InvalidInput> {
     };
     wakeup.source = row::node_id(row, "source")?;
     wakeup.to = row::node_id(row, "to")?;
+    let leads_for = row::optional_int(row, "leads_for_ms")?;
+    wakeup.leads_for_ms = leads_for.and_then(|leads_for| leads_for.try_into().ok());
     Ok(wakeup)
 }
 
@@ -313,7 +318,8 @@ mod tests {
         let raw = |row: Document| RawDocumentBuf::try_from(&row).unwrap();
         let queue = Name::new("queue", "größe").unwrap();
         let addressed = Wakeup::queue(queue).from_node(node).to(NodeId::new());
-        for sent in [addressed, Wakeup::any()] {
+        let beacon = Wakeup::beacon(node, Duration::from_secs(8));
+        for sent in [addressed, beacon, Wakeup::any()] {
             assert_eq!(wakeup(&raw(document(&sent))), Ok(sent));
         }
         assert!(wakeup(&raw(doc! { "_id": 7 })).is_err());

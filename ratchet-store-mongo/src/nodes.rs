@@ -200,7 +200,14 @@ impl MongoStore {
             "_id": { "$ne": row::id(node) },
             "status": { "$in": live_statuses() },
         };
-        let alone = on.find_one(&side.nodes, live).await?.is_none();
+        // After a deploy, the oldest nodes are those that have ended. So this reads the nodes in
+        // the order of their random ids, until one is live.
+        let first = FindOptions::builder()
+            .projection(doc! { "_id": 1 })
+            .sort(doc! { "_id": 1 })
+            .limit(1)
+            .build();
+        let alone = on.find(&side.nodes, live, first).await?.is_empty();
         Ok(HeartbeatReply::new(now, status, previous, claims, alone))
     }
 

@@ -231,9 +231,20 @@ cases! {
         let sender = NodeId::new();
         let signed = about("images").from_node(sender);
         reach(&*b, &signed.clone().to(NodeId::new()), &mut streams).await;
-        // A leader sends a wakeup addressed to itself to announce to the other nodes that it leads.
-        reach(&*b, &signed.clone().to(sender), &mut streams).await;
         reach(&*b, &signed, &mut streams).await;
+    }
+
+    #[proves("wakeup.beacon")]
+    #[needs(Delivery)]
+    async fn a_beacon_says_for_how_long_its_sender_leads(transport: &Transport) {
+        let (a, b) = (transport.connect().await, transport.connect().await);
+        let mut streams = [a.subscribe(), b.subscribe()];
+        let leader = NodeId::new();
+        for leads_for in [8_000, 1, 0] {
+            let beacon = Wakeup::beacon(leader, Duration::from_millis(leads_for));
+            reach(&*a, &beacon, &mut streams).await;
+        }
+        reach(&*b, &about("images").from_node(leader), &mut streams).await;
     }
 
     #[proves("wakeup.isolated", "wakeup.everyone")]

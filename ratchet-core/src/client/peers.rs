@@ -125,16 +125,6 @@ impl Peers {
         self.state().is_known()
     }
 
-    /// Returns the number of known nodes; 0 if the nodes were not read recently enough.
-    pub(crate) fn count(&self) -> usize {
-        let state = self.state();
-        if state.is_known() {
-            state.peers.len()
-        } else {
-            0
-        }
-    }
-
     /// Chooses a node other than `own` for this many jobs of a route.
     ///
     /// Prefers a node that probably still has enough free slots. The second choice is a node that
@@ -164,5 +154,23 @@ impl Peers {
         let unoffered = &mut peer.pools[pool].unoffered;
         *unoffered = unoffered.saturating_sub(jobs);
         Some(peer.node)
+    }
+
+    /// Chooses a node that runs jobs, but none of this route. Such nodes take turns. Returns `None`
+    /// if no such node is known.
+    pub(crate) fn choose_without(&self, route: &Route) -> Option<NodeId> {
+        let mut state = self.state();
+        if !state.is_known() {
+            return None;
+        }
+        let (next, count) = (state.next, state.peers.len());
+        let mut places = (0..count).map(|step| (next % count + step) % count);
+        let place = places.find(|place| {
+            let peer = &state.peers[*place];
+            !peer.pools.is_empty() && peer.pool(route).is_none()
+        })?;
+        state.next = place + 1;
+        state.old = OLD;
+        Some(state.peers[place].node)
     }
 }

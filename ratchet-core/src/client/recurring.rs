@@ -47,24 +47,24 @@ impl RecurringClient {
         let definition = recurring
             .check()
             .map_err(|problem| StoreError::from(problem).during("put"))?;
-        self.put_checked(&PutRecurring::new(definition)).await
+        let outcome = self.put_quietly(&PutRecurring::new(definition)).await?;
+        if outcome != PutOutcome::Unchanged {
+            self.slots_changed().await;
+        }
+        Ok(outcome)
     }
 
-    pub(crate) async fn put_checked(&self, put: &PutRecurring) -> Result<PutOutcome> {
+    /// Stores a definition. The caller calls [`slots_changed`](Self::slots_changed) afterwards.
+    pub(crate) async fn put_quietly(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let calls = &self.0.0.calls;
         if calls.store().permits().is_none() && put.definition.job().route.permit.is_some() {
             let problem = InvalidInput::new("permit", "is not supported by this store");
             return Err(StoreError::from(problem).during("put"));
         }
-        let outcome = calls
-            .call("put", |store| async {
-                recurring(store, "put")?.put(put).await
-            })
-            .await?;
-        if outcome != PutOutcome::Unchanged {
-            self.slots_changed().await;
-        }
-        Ok(outcome)
+        let put = calls.call("put", |store| async {
+            recurring(store, "put")?.put(put).await
+        });
+        put.await
     }
 
     /// Reads a definition.
@@ -161,7 +161,7 @@ impl RecurringClient {
     }
 
     /// Wakes the nodes, so that they read the time of the next slot again.
-    async fn slots_changed(&self) {
+    pub(crate) async fn slots_changed(&self) {
         if let Some(own) = &self.0.0.node {
             own.wake_queue.wake_recurring();
         }

@@ -84,9 +84,11 @@ impl Client {
         }
     }
 
-    /// Sends a beacon of this node, which leads.
-    pub(crate) async fn send_beacon(&self, node: NodeId) {
-        self.notify(Wakeup::beacon(node), Self::NOTIFY).await;
+    /// Sends a beacon of this node, which leads for this long, or has resigned if `leads_for` is
+    /// zero.
+    pub(crate) async fn send_beacon(&self, leader: NodeId, leads_for: Duration) {
+        let beacon = Wakeup::beacon(leader, leads_for);
+        self.notify(beacon, Self::NOTIFY).await;
     }
 
     /// Wakes nodes for each route that has due jobs.
@@ -175,12 +177,6 @@ impl Client {
         self.0.peers.choose(route, jobs, own)
     }
 
-    /// Returns the number of active nodes that this client knows of; 0 if it has not read the nodes
-    /// recently.
-    pub(crate) fn known_peers(&self) -> usize {
-        self.0.peers.count()
-    }
-
     /// Starts a read of the nodes if the last one is old. A blocking program may call this outside
     /// of a runtime; then no read is started.
     fn read_peers_if_old(&self) {
@@ -209,25 +205,37 @@ impl Client {
         self.notify(wakeup, Self::NOTIFY).await;
     }
 
-    /// Sends a wakeup to another node that runs jobs of this route; such nodes take turns. If the
-    /// nodes are not known, or a wakeup may not reach the chosen one, all other nodes are woken.
-    pub(crate) async fn wake_another(&self, route: &Route, patience: Duration) {
-        let own = self.0.node.as_ref();
-        let another = match self.0.coordinator.reaches_all_nodes() {
-            true => {
-                self.read_peers_if_old();
-                let own = own.and_then(|own| own.wake_queue.node());
-                self.0.peers.choose(route, 1, own)
-            }
-            false => None,
+    /// Sends hints about permits that jobs of these routes released. For each route, one other node
+    /// that runs jobs of the route receives a hint; if `others_too` is set, also one that does not.
+    ///
+    /// If the nodes are not known, or none of them is meant, no hint is sent: the leader finds the
+    /// jobs that wait for a permit. If wakeups do not reach all nodes, all that they reach receive
+    /// the hint.
+    pub(crate) async fn hint_permits(
+        &self,
+        routes: &HashSet<Route>,
+        others_too: bool,
+        patience: Duration,
+    ) {
+        let Some(own) = &self.0.node else {
+            return;
         };
-        match (another, own) {
-            (Some(to), Some(own)) => {
-                let wakeup = Wakeup::queue(route.queue.clone()).to(to);
-                self.notify(wakeup.from_node(own.source), patience).await;
+        let mut wakeups = HashSet::new();
+        if self.0.coordinator.reaches_all_nodes() {
+            self.read_peers_if_old();
+            let node = own.wake_queue.node();
+            for route in routes {
+                let same = self.0.peers.choose(route, 1, node);
+                wakeups.extend(same.map(|to| Wakeup::queue(route.queue.clone()).to(to)));
+                let other = others_too.then(|| self.0.peers.choose_without(route));
+                wakeups.extend(other.flatten().map(|to| Wakeup::any().to(to)));
             }
-            _ => self.wake_others(patience).await,
+        } else {
+            let queues = routes.iter().map(|route| route.queue.clone());
+            wakeups.extend(queues.map(Wakeup::queue));
         }
+        let wakeups = wakeups.into_iter();
+        join_all(wakeups.map(|wakeup| self.notify(wakeup.from_node(own.source), patience))).await;
     }
 
     /// Sends a wakeup for all queues to the other nodes, but not to the node of this client.
@@ -241,7 +249,7 @@ impl Client {
     }
 
     async fn notify(&self, wakeup: Wakeup, patience: Duration) {
-        let wakes = wakeup.beacon_of().is_none();
+        let wakes = !wakeup.wakes_no_node();
         let notify = self.0.coordinator.notify(wakeup);
         let sent = tokio::time::timeout(patience, notify).await.is_ok();
         if wakes {

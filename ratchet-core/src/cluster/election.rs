@@ -164,27 +164,23 @@ impl Election {
         tenure.is_some_and(|tenure| tenure.owner != owner_name(owner))
     }
 
-    /// Records that a beacon of this leader was received at the time `heard`. Returns the time
-    /// until which this candidate need not read the lock. `None` if the candidate has not seen that
-    /// node hold the lock.
+    /// Returns whether this node is the last one that this candidate saw hold the lock.
+    pub(crate) fn has_seen(&self, leader: NodeId) -> bool {
+        let rival = self.rival.as_ref();
+        rival.is_some_and(|rival| rival.owner == owner_name(leader))
+    }
+
+    /// Records that this leader trusts its tenure until `leads_until`, as its beacon said.
     ///
-    /// A leader sends beacons only while it trusts its tenure. So it has renewed its lock at most
-    /// `fence_timeout` before the beacon, and the lock expires `ttl - fence_timeout` after the
-    /// beacon at the earliest. A candidate that reads the lock at that time is not late.
-    ///
-    /// The leader may trust its tenure for up to `fence_timeout` after the beacon. If this
-    /// candidate finds the lock free before that time has passed, it waits, as if it had read the
-    /// lock when it received the beacon.
-    pub(crate) fn heard_leader(&mut self, leader: NodeId, heard: Instant) -> Option<Instant> {
-        let rival = self.rival.as_mut()?;
-        if rival.owner != owner_name(leader) {
-            return None;
+    /// If this candidate finds the lock free before the leader has stopped, it waits, as if it had
+    /// read the lock when it received the beacon. This never delays a takeover: the leader has
+    /// stopped before its lock can expire (see [`LeaderTimings`]).
+    pub(crate) fn heard_leader(&mut self, leader: NodeId, leads_until: Instant) {
+        let stopped = leads_until + self.timings.tick() + self.timings.teardown;
+        let rival = self.rival.as_mut();
+        if let Some(rival) = rival.filter(|rival| rival.owner == owner_name(leader)) {
+            rival.until = rival.until.max(stopped);
         }
-        let timings = &self.timings;
-        let trusted = timings.fence_timeout + timings.tick() + timings.teardown;
-        rival.until = rival.until.max(heard + trusted);
-        let locked = timings.ttl.saturating_sub(timings.fence_timeout);
-        Some(heard + locked.min(timings.heartbeat * 4 / 3))
     }
 
     /// Returns the time to wait before the next turn.

@@ -1,9 +1,10 @@
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::id::Fence;
+use crate::id::{Fence, NodeId};
 use crate::metrics::{LeaderAmount, StepDown};
 use crate::model::Guard;
 use crate::name::Name;
@@ -94,6 +95,17 @@ impl Leadership {
             .as_ref()
             .filter(|tenure| now < tenure.until)
             .map(|tenure| tenure.term)
+    }
+
+    /// Returns how much longer this process trusts that it leads. `None` while it does not lead.
+    pub(crate) fn leads_for(&self) -> Option<Duration> {
+        let left = self.current()?.until;
+        Some(left.saturating_duration_since(time::monotonic()))
+    }
+
+    /// Returns the node that acquired the lock of the last tenure, unless the lock was released.
+    pub(crate) fn lock_holder(&self) -> Option<NodeId> {
+        self.unreleased()?.owner.as_str().parse().ok()
     }
 
     /// Returns the guard for writes that only the leader may make. `None` if this process never

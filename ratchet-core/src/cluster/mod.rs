@@ -16,6 +16,7 @@ mod role_locks;
 mod timings;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -59,9 +60,14 @@ pub struct Wakeup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
     /// The only node that should poll. `None` means every node. A wakeup that a node addresses to
-    /// itself asks no node to poll: it only shows the other nodes that wakeups arrive.
+    /// itself asks no node to poll: see `leads_for_ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<NodeId>,
+    /// How much longer the sender trusts that it leads the cluster's maintenance, in milliseconds,
+    /// counted from when it sent the wakeup. 0 if it has just resigned. `None` if the wakeup does
+    /// not say. The sender addresses such a wakeup to itself, so that it wakes no node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads_for_ms: Option<u32>,
 }
 
 impl Wakeup {
@@ -72,6 +78,7 @@ impl Wakeup {
             queue: Some(queue),
             source: None,
             to: None,
+            leads_for_ms: None,
         }
     }
 
@@ -82,6 +89,7 @@ impl Wakeup {
             queue: None,
             source: None,
             to: None,
+            leads_for_ms: None,
         }
     }
 
@@ -99,15 +107,29 @@ impl Wakeup {
         self
     }
 
-    /// Creates a beacon, by which a node informs the others that it looks for due jobs on behalf of
-    /// all nodes. A beacon asks no node to poll, so it is addressed to its sender.
-    pub(crate) const fn beacon(node: NodeId) -> Self {
-        Self::any().from_node(node).to(node)
+    /// Creates a beacon, by which the leader of the cluster's maintenance informs the other nodes
+    /// that it works, and how much longer it trusts that it leads. A beacon with `leads_for` zero
+    /// says that the leader has resigned. A beacon asks no node to poll, so it is addressed to its
+    /// sender.
+    #[must_use]
+    pub fn beacon(leader: NodeId, leads_for: Duration) -> Self {
+        let leads_for_ms = u32::try_from(leads_for.as_millis()).unwrap_or(u32::MAX);
+        Self {
+            leads_for_ms: Some(leads_for_ms),
+            ..Self::any().from_node(leader).to(leader)
+        }
     }
 
-    /// Returns the sender if this is a [`beacon`](Self::beacon).
-    pub(crate) fn beacon_of(&self) -> Option<NodeId> {
-        self.to.filter(|_| self.to == self.source)
+    /// Returns the sender of a [`beacon`](Self::beacon), and how much longer it trusts that it
+    /// leads. `None` if this is no beacon.
+    pub(crate) fn as_beacon(&self) -> Option<(NodeId, Duration)> {
+        let leads_for = Duration::from_millis(self.leads_for_ms?.into());
+        self.source.map(|leader| (leader, leads_for))
+    }
+
+    /// Returns whether no node should poll, because the wakeup is addressed to its sender.
+    pub(crate) fn wakes_no_node(&self) -> bool {
+        self.to.is_some() && self.to == self.source
     }
 
     /// Returns whether every node should poll all queues.
@@ -135,6 +157,8 @@ impl Wakeup {
 ///   had none. So each subscriber can ignore its own echoes ([`Wakeup::is_echo_of`]).
 /// - **[wakeup.to]** A wakeup arrives with the `to` that it was sent with, or with none if it had
 ///   none. So an enqueue can wake one node instead of all.
+/// - **[wakeup.beacon]** A wakeup arrives with the `leads_for_ms` that it was sent with, or with
+///   none if it had none. So the other nodes know for how long a node leads, and read less often.
 /// - **[wakeup.reach]** If `reaches_all_nodes` is `true`, a wakeup sent through one handle of the
 ///   store normally reaches the subscriptions of every other handle, even in other processes.
 /// - **[wakeup.harmless]** `notify` never fails, and never blocks on a slow or dead transport or

@@ -13,7 +13,6 @@ use super::execute::running::RunningSet;
 use super::execute::suspects::Suspects;
 use super::lead::daemon::DaemonHandles;
 use super::lead::leader::LeaderHandles;
-use super::lead::roles::MAINTENANCE;
 use super::maintain::backlog::BacklogHandles;
 use super::maintain::due_watch::DueWatchHandles;
 use super::maintain::heartbeat::{self, HeartbeatHandles};
@@ -29,10 +28,9 @@ use super::membership::liveness::Liveness;
 use super::pools::run_pool::RunPool;
 use super::settle::fairness::Fairness;
 use super::settle::held_claims::HeldClaims;
-use super::settle::settler::{SettlerHandles, TELL};
+use super::settle::settler::SettlerHandles;
 use super::shared::Shared;
 use crate::client::RetryDelays;
-use crate::cluster::Leadership;
 use crate::error::Result;
 use crate::model::NodeStatus;
 use crate::outage::Outage;
@@ -137,16 +135,10 @@ impl Run {
         }
     }
 
-    /// Resigns all roles of this node at once. This is the last step before the node leaves. If the
-    /// node led the maintenance role, wakes the other nodes, because they rely on its last beacon.
+    /// Resigns all roles of this node at once. This is the last step before the node leaves.
     pub(super) async fn step_down(&self) {
-        let led = self.shared.roles.leadership(MAINTENANCE);
-        let led = led.is_some_and(Leadership::is_leader);
         self.stops.stepping_down.cancel();
-        self.shared.roles.resign().await;
-        if led {
-            self.shared.client.wake_others(TELL).await;
-        }
+        self.shared.roles.resign(&self.shared.client).await;
     }
 }
 
@@ -254,6 +246,7 @@ impl Parts {
             identity: Arc::clone(&self.identity),
             interval: Arc::clone(&self.interval),
             beacons: Arc::clone(&self.beacons),
+            client: self.shared.client.clone(),
             stepping_down: self.stops.stepping_down.clone(),
         }
     }
@@ -340,7 +333,6 @@ impl Parts {
     fn due_watch(&self) -> DueWatchHandles {
         DueWatchHandles {
             common: Arc::clone(&self.shared.common),
-            identity: Arc::clone(&self.identity),
             interval: Arc::clone(&self.interval),
             beacons: Arc::clone(&self.beacons),
             roles: Arc::clone(&self.shared.roles),

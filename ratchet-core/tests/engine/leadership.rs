@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -110,6 +110,110 @@ async fn a_beacon_keeps_a_candidate_from_trusting_a_clock_that_stepped() {
     }
     assert_eq!(leader(&nodes, "maintenance").await, 1);
     stop_all(nodes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn beacons_of_a_leader_that_cannot_renew_delay_no_takeover() {
+    for crashes in [true, false] {
+        let world = World::new();
+        let renewed = Arc::new(Mutex::new(monotonic()));
+        let is_broken = Arc::new(AtomicBool::new(false));
+        let store = world.store.clone().with_faults({
+            let (renewed, is_broken) = (Arc::clone(&renewed), Arc::clone(&is_broken));
+            move |operation| match operation {
+                "renew" | "acquire" | "inspect" if is_broken.load(Ordering::SeqCst) => {
+                    Fault::ErrorBeforeCommit
+                }
+                "renew" => {
+                    *renewed.lock().unwrap() = monotonic();
+                    Fault::None
+                }
+                _ => Fault::None,
+            }
+        });
+        let first = start(world.builder_on(store));
+        sleep(SECOND).await;
+        let second = world.start();
+        sleep(50 * SECOND).await;
+        let before = *renewed.lock().unwrap();
+        while *renewed.lock().unwrap() == before {
+            sleep(Duration::from_millis(10)).await;
+        }
+        // The leader sends a beacon until shortly before its next renewal.
+        sleep(SECOND * 5 / 2).await;
+        let mut nodes = vec![second];
+        if crashes {
+            first.kill().await;
+        } else {
+            is_broken.store(true, Ordering::SeqCst);
+            nodes.push(first);
+        }
+        while !leads(&nodes[0], "maintenance") {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let took = renewed.lock().unwrap().elapsed();
+        let ttl = LeaderTimings::default().ttl;
+        assert!(took >= ttl, "two lead: {took:?}");
+        assert!(took <= ttl + SECOND, "{took:?} after the last renewal");
+        stop_all(nodes).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_taken_for_dead_is_followed_at_once() {
+    let world = World::new();
+    let nodes: Vec<Started> = (0..3).map(|_| world.start()).collect();
+    sleep(60 * SECOND).await;
+    let first = leader(&nodes, "maintenance").await;
+    let leadership = nodes[first].node.leadership("maintenance").unwrap();
+    let id = leadership.guard().unwrap().owner.as_str().parse().unwrap();
+    let store = &world.store;
+    store.set_node_status(id, NodeStatus::Dead).await.unwrap();
+    while leads(&nodes[first], "maintenance") {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let resigned = monotonic();
+    leader(&nodes, "maintenance").await;
+    assert!(resigned.elapsed() <= SECOND, "{:?}", resigned.elapsed());
+    stop_all(nodes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_reclaim_is_helped_by_the_other_nodes() {
+    let world = World::new();
+    let store = world
+        .store
+        .clone()
+        .with_faults(|operation| match operation {
+            "reclaim" => Fault::ErrorBeforeCommit,
+            _ => Fault::None,
+        });
+    let first = start(world.builder_on(store));
+    sleep(SECOND).await;
+    let (second, dying) = (world.start(), world.start());
+    sleep(60 * SECOND).await;
+    assert!(leads(&first, "maintenance"));
+    let hanging = Arc::new(AtomicBool::new(true));
+    let job = world.job("hangs once", move |_| {
+        let hangs = hanging.swap(false, Ordering::SeqCst);
+        async move {
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+    });
+    let id = dying.node.enqueue(job).await.unwrap().id();
+    world.until(id, |job| job.state == JobState::Running).await;
+    let running = dying.node.stats().claimed == 1;
+    dying.kill().await;
+    let died = monotonic();
+    assert!(running);
+    world.ended(id).await;
+    // Nodes that do not lead make a pass every 50 s, plus jitter. The dead node was silent for 15 s
+    // before.
+    assert!(died.elapsed() <= 75 * SECOND, "{:?}", died.elapsed());
+    stop_all([first, second]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,7 +360,7 @@ async fn one_node_works_and_the_others_stand_by() {
 struct Instances {
     started: Arc<AtomicUsize>,
     running: Arc<AtomicUsize>,
-    terms: Arc<std::sync::Mutex<Vec<u64>>>,
+    terms: Arc<Mutex<Vec<u64>>>,
 }
 
 struct Running(Arc<AtomicUsize>);

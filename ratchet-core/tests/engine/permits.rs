@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ratchet_core::memory::Fault;
 use ratchet_core::model::AttemptOutcome;
+use ratchet_core::store::Store;
 use ratchet_core::{
-    Job, JobContext, JobError, JobResult, JobState, MemoryStore, Ratchet, RetryPolicy,
-    StoreErrorKind,
+    Job, JobContext, JobError, JobResult, JobState, MemoryStore, NewJob, Ratchet, RetryPolicy,
+    StoreErrorKind, Wakes,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
@@ -242,6 +243,75 @@ async fn nor_where_a_node_has_one_slot_and_asks_as_soon_as_it_is_free() {
 #[tokio::test(start_paused = true)]
 async fn nor_where_several_nodes_of_the_busy_program_could_get_every_hint() {
     the_other_gets_its_turn(8, 3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_always_has_jobs_leaves_permits_to_nodes_of_the_same_program() {
+    let world = World::new();
+    let poll = Duration::from_secs(3_600);
+    let start = || {
+        let builder = world.builder().poll_interval(poll, poll).concurrency(1);
+        Started::new(builder.build().unwrap())
+    };
+    let second = start();
+    let client = Ratchet::client(Arc::new(world.store.clone())).with_wakes(Wakes::Never);
+    client.set_permits("api", 1).await.unwrap();
+    let body = world.job("job", |_| async {
+        sleep(20 * MILLI).await;
+        Ok(())
+    });
+    let jobs: Vec<NewJob> = (0..50).map(|_| body.another().permit("api")).collect();
+    client.enqueue_all(&jobs[..1]).await.unwrap();
+    let first = start();
+    // By then, each node knows that it is not alone.
+    sleep(Duration::from_secs(60)).await;
+    client.enqueue_all(&jobs[1..]).await.unwrap();
+    // Only the first node polls at once, because it is woken.
+    let mine = body.another().permit("api");
+    first.node.enqueue(mine).await.unwrap();
+    for job in &jobs {
+        world.ended(job.id()).await;
+    }
+    let ran = [&first, &second].map(|node| node.node.stats().finished);
+    assert!(ran.iter().all(|ran| *ran >= 10), "{ran:?}");
+    stop_all([first, second]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_permit_wakes_at_most_two_other_nodes() {
+    let world = World::new();
+    let nodes: Vec<Started> = (0..10).map(|_| world.start()).collect();
+    let other = Ratchet::builder(Arc::new(world.store.clone())).register::<Other>();
+    let other = Started::new(other.build().unwrap());
+    let client = nodes[0].node.client();
+    client.set_permits("api", 20).await.unwrap();
+    sleep(Duration::from_secs(6)).await;
+    let body = world.job("job", |_| async { Ok(()) });
+    // The first job lets each node read which nodes there are.
+    for round in 0..2 {
+        let mut wakeups = world.store.coordinator().unwrap().subscribe();
+        for node in &nodes {
+            let job = body.another().permit("api");
+            world
+                .ended(node.node.enqueue(job).await.unwrap().id())
+                .await;
+            // No node runs `Other` but one, so it has no other node of its program.
+            let job = Other.into_job().permit("api");
+            world
+                .ended(other.node.enqueue(job).await.unwrap().id())
+                .await;
+            sleep(Duration::from_millis(300)).await;
+        }
+        let mut sent = 0;
+        while let Ok(wakeup) = timeout(MILLI, wakeups.next()).await {
+            let is_beacon = wakeup.leads_for_ms.is_some();
+            assert!(round == 0 || wakeup.to.is_some(), "{wakeup:?}");
+            sent += usize::from(!is_beacon);
+        }
+        // In addition to the hints, an enqueue may wake one node.
+        assert!(round == 0 || sent <= nodes.len() * 2 * 3, "{sent}");
+    }
+    stop_all(nodes.into_iter().chain([other])).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,13 +7,13 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::model::{JobFilter, JobOrder, PageRequest, PutRecurring};
-use ratchet_core::store::{JobStore, NodeStore, RecurringStore};
+use ratchet_core::store::{JobStore, NodeStore, RecurringStore, Store};
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
     Enqueued, JobRecord, JobState, MemoryStore, Misfire, Name, NewJob, NodeBuilder, Overlap,
     PutOutcome, Ratchet, Recurring,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::kit::{Started, World, stop_all};
 
@@ -213,7 +213,7 @@ async fn the_leader_fires_every_slot_and_the_others_fire_if_it_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_declares_what_is_stored_writes_nothing() {
+async fn a_node_that_declares_what_is_stored_writes_nothing_and_wakes_no_node() {
     let world = World::new();
     let puts = Arc::new(AtomicUsize::new(0));
     let counted = world.store.clone().with_faults({
@@ -235,11 +235,17 @@ async fn a_node_that_declares_what_is_stored_writes_nothing() {
         }
         Started::new(node.build().unwrap())
     };
+    let mut wakeups = world.store.coordinator().unwrap().subscribe();
     for (changed, expected) in [(usize::MAX, 1_200), (usize::MAX, 0), (1_199, 1)] {
         let node = start(changed);
         sleep(SECOND).await;
         assert_eq!(puts.swap(0, Ordering::SeqCst), expected, "{changed}");
         node.stop().await.unwrap();
+        let mut woken = 0;
+        while let Ok(wakeup) = timeout(Duration::from_millis(1), wakeups.next()).await {
+            woken += usize::from(wakeup.to.is_none());
+        }
+        assert_eq!(woken, expected.min(1), "{changed}");
     }
     assert_eq!(definitions(&world.store).await.len(), 100);
 }

@@ -6,7 +6,8 @@
 -- [node.claims] [node.cancel] [node.alone] [cancel.running] $14 to $18 are the results of
 -- NodeStatus::after_heartbeat for each stored status. $12 is whether the node reports the kinds
 -- that it runs ($11). An empty $13 means no notes. Primary key (no index has the changed columns);
--- another live node; the rows of this node in jobs_running.
+-- another live node, in the order of the random ids: after a deploy, the oldest rows are those of
+-- ended nodes; the rows of this node in jobs_running.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 beat AS (
     UPDATE {schema}.nodes AS node
@@ -23,7 +24,8 @@ beat AS (
     RETURNING node.status, clock.now, before.last_seen
 )
 SELECT beat.now, beat.status, job.id, job.claim_seq, job.cancel_requested,
-       NOT EXISTS (SELECT FROM {schema}.nodes WHERE node <> $1 AND status < 3) AS alone,
+       (SELECT node FROM {schema}.nodes WHERE node <> $1 AND status < 3
+        ORDER BY node LIMIT 1) IS NULL AS alone,
        beat.last_seen, job.claimed_at
 FROM beat
 LEFT JOIN {schema}.jobs AS job ON job.state = 3 AND job.node = $1

@@ -358,7 +358,7 @@ async fn idle(
 fn concerns(run: &PollerHandles, pool: &RunPool, wakeup: &Wakeup) -> bool {
     let queues = &pool.share().queues;
     let is_for_this_node = match wakeup.to {
-        Some(_) if wakeup.beacon_of().is_some() => false,
+        Some(_) if wakeup.wakes_no_node() => false,
         Some(to) => to == run.source || to == run.identity.node(),
         None => !wakeup.is_echo_of(run.source),
     };

@@ -179,7 +179,7 @@ pub(crate) async fn run(run: Arc<DaemonHandles>, daemon: Daemon, candidacy: Arc<
         }
     }
     // The role is released as soon as its daemon has stopped, before the node has drained.
-    candidacy.resign().await;
+    candidacy.resign(&run.client).await;
 }
 
 /// Runs the daemon in one term, until it ends, fails too often, or must stop.
@@ -207,7 +207,7 @@ async fn serve(run: &DaemonHandles, daemon: &Daemon, candidacy: &Candidacy, term
         tracing::warn!(%role, %error, failures, "daemon failed");
         if failures >= MAX_FAILURES {
             tracing::error!(%role, "a daemon failed too often in a row; this node leaves its role to other nodes");
-            candidacy.sit_out(SIT_OUT).await;
+            candidacy.sit_out(SIT_OUT, &run.client).await;
             return;
         }
         let mut watch = candidacy.leadership.watch();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::roles::{Candidacy, MAINTENANCE};
-use crate::client::RetryDelays;
+use super::roles::Candidacy;
+use crate::client::{Client, RetryDelays};
 use crate::cluster::ElectionOutcome;
 use crate::engine::common::Common;
 use crate::engine::membership::beacons::Beacons;
@@ -23,12 +23,18 @@ pub(crate) struct LeaderHandles {
     pub(crate) identity: Arc<Identity>,
     pub(crate) interval: Arc<HeartbeatInterval>,
     pub(crate) beacons: Arc<Beacons>,
+    pub(crate) client: Client,
     /// Cancelled when the run stops leading.
     pub(crate) stepping_down: CancellationToken,
 }
 
 /// The longest time for which a candidate does not read the lock of a leader whose beacons arrive.
 const UNREAD: Duration = Duration::from_secs(60);
+
+/// The time after a beacon for which a candidate does not read the lock, in leader heartbeats. With
+/// the defaults it is two intervals of beacons. It is not much longer than a heartbeat, because a
+/// store may free the lock of a leader as soon as its connection ends.
+const HEARD: f64 = 4.0 / 3.0;
 
 /// The largest jitter of a turn in which the node does not lead, as a fraction of the leader
 /// heartbeat; it is never longer than a second. The candidate that comes first acquires a free
@@ -68,24 +74,23 @@ pub(crate) async fn run(run: Arc<LeaderHandles>, candidacy: Arc<Candidacy>) {
 }
 
 /// Waits while beacons of the leader arrive, for at most [`UNREAD`]. Only the leader of the role
-/// [`MAINTENANCE`] sends beacons.
+/// `maintenance` sends beacons.
 async fn while_leader_is_heard(run: &LeaderHandles, candidacy: &Candidacy) {
-    if candidacy.leadership.role() != MAINTENANCE {
+    if !candidacy.is_maintenance() {
         return;
     }
     let longest = time::monotonic() + UNREAD;
     let mut beacons = run.beacons.watch();
     loop {
-        let Some(beacon) = *beacons.borrow_and_update() else {
+        let Some(beacon) = beacons.borrow_and_update().undoubted() else {
             return;
         };
-        let mut election = candidacy.election.lock().await;
-        let until = election.heard_leader(beacon.leader, beacon.heard);
-        drop(election);
-        let until = until.map(|until| until.min(longest));
-        let Some(until) = until.filter(|until| time::monotonic() < *until) else {
+        let leads = candidacy.election.lock().await.has_seen(beacon.leader);
+        let until = beacon.heard + heartbeat(run).mul_f64(HEARD);
+        let until = until.min(beacon.leads_until).min(longest);
+        if !leads || until <= time::monotonic() {
             return;
-        };
+        }
         tokio::select! {
             () = tokio::time::sleep_until(until) => {}
             _ = beacons.changed() => {}
@@ -109,13 +114,23 @@ async fn turn(
     if run.stepping_down.is_cancelled() || (!leads && run.identity.status() != NodeStatus::Active) {
         return Ok((None, heartbeat(run)));
     }
+    let mut former = None;
     if election.is_of_another(run.identity.node()) {
         // The node was declared dead and has a new id. Work that needs this role must stop here
         // before another node leads.
         candidacy.leadership.step_down(StepDown::Superseded);
         drop(candidacy.in_use.lock().await);
+        former = candidacy.leadership.lock_holder();
+    }
+    if let Some(beacon) = run.beacons.last()
+        && candidacy.is_maintenance()
+    {
+        election.heard_leader(beacon.leader, beacon.leads_until);
     }
     let outcome = election.turn(run.identity.node()).await?;
+    if let Some(former) = former {
+        candidacy.announce_resignation(&run.client, former).await;
+    }
     if let ElectionOutcome::Elected(term) = &outcome {
         run.interval.at_work();
         tracing::info!(node = %run.identity.node(), role = %candidacy.leadership.role(), term = term.0, "node leads");

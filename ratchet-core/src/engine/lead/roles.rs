@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::client::Client;
 use crate::cluster::{Election, Leadership};
+use crate::id::NodeId;
 use crate::model::Guard;
 use crate::store::Store;
 
@@ -31,18 +33,41 @@ impl Candidacy {
         }
     }
 
+    /// Returns whether the role is [`MAINTENANCE`].
+    pub(super) fn is_maintenance(&self) -> bool {
+        self.leadership.role() == MAINTENANCE
+    }
+
     /// Resigns the role.
-    pub(crate) async fn resign(&self) {
-        if let Err(error) = self.election.lock().await.resign().await {
-            tracing::warn!(%error, role = %self.leadership.role(), "could not resign from a role");
-        }
+    pub(crate) async fn resign(&self, client: &Client) {
+        self.resign_for(None, client).await;
     }
 
     /// Resigns the role, and leaves it to other nodes for a while.
-    pub(crate) async fn sit_out(&self, pause: Duration) {
+    pub(crate) async fn sit_out(&self, pause: Duration, client: &Client) {
+        self.resign_for(Some(pause), client).await;
+    }
+
+    async fn resign_for(&self, pause: Option<Duration>, client: &Client) {
         let mut election = self.election.lock().await;
-        if let Err(error) = election.sit_out(pause).await {
+        let holder = self.leadership.lock_holder();
+        let resigned = match pause {
+            Some(pause) => election.sit_out(pause).await,
+            None => election.resign().await,
+        };
+        drop(election);
+        if let Err(error) = resigned {
             tracing::warn!(%error, role = %self.leadership.role(), "could not resign from a role");
+        } else if let Some(holder) = holder {
+            self.announce_resignation(client, holder).await;
+        }
+    }
+
+    /// Informs the other candidates that this node has released the role's lock, which it acquired
+    /// as `holder`. Otherwise the last beacon would keep them from reading the lock.
+    pub(super) async fn announce_resignation(&self, client: &Client, holder: NodeId) {
+        if self.is_maintenance() {
+            client.send_beacon(holder, Duration::ZERO).await;
         }
     }
 }
@@ -92,9 +117,9 @@ impl Roles {
     }
 
     /// Resigns every role.
-    pub(crate) async fn resign(&self) {
+    pub(crate) async fn resign(&self, client: &Client) {
         for candidacy in &self.0 {
-            candidacy.resign().await;
+            candidacy.resign(client).await;
         }
     }
 }

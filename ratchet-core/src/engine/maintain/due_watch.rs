@@ -8,10 +8,10 @@
 //! each look wakes all nodes that they reach.
 //!
 //! Every [`BEACON`] the leader sends a beacon, which tells all nodes that it looks. A poller that
-//! receives beacons polls less often. The leader sends no beacons while its looks fail, nor if its
-//! `poll_interval.max` is longer than [`BEACON`]; then every node polls for itself. It does send
-//! beacons while it pauses after a look that took long. Otherwise a slow database would get more
-//! polls because it is slow.
+//! receives beacons polls less often. The leader sends no beacons while its looks or its reclaim
+//! passes fail, nor if its `poll_interval.max` is longer than [`BEACON`]; then every node polls for
+//! itself. It does send beacons while it pauses after a look that took long. Otherwise a slow
+//! database would get more polls because it is slow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,6 @@ use crate::engine::common::Common;
 use crate::engine::lead::roles::{MAINTENANCE, Roles};
 use crate::engine::membership::beacons::{BEACON, Beacons};
 use crate::engine::membership::heartbeat_interval::HeartbeatInterval;
-use crate::engine::membership::identity::Identity;
 use crate::error::Result;
 use crate::model::DueRoute;
 use crate::route::Route;
@@ -44,7 +43,6 @@ const SOON: Duration = Duration::from_secs(1);
 /// The handles that the watch uses.
 pub(crate) struct DueWatchHandles {
     pub(crate) common: Arc<Common>,
-    pub(crate) identity: Arc<Identity>,
     pub(crate) interval: Arc<HeartbeatInterval>,
     pub(crate) beacons: Arc<Beacons>,
     pub(crate) roles: Arc<Roles>,
@@ -97,17 +95,21 @@ async fn watch(run: &DueWatchHandles, works: &AtomicBool) {
     }
 }
 
-/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks. If there is no
-/// other node, only this node's own loops receive it.
+/// Sends a beacon every [`BEACON`] while the other nodes may rely on the looks and on the reclaim
+/// passes of this node. If there is no other node, only this node's own loops receive it.
 async fn send_beacons(run: &DueWatchHandles, leadership: &Leadership, works: &AtomicBool) {
     let looks_often = run.common.config.poll_max <= BEACON;
     loop {
         tokio::time::sleep(BEACON).await;
-        if looks_often && works.load(Ordering::Relaxed) && leadership.is_leader() {
-            let node = run.identity.node();
+        let works = works.load(Ordering::Relaxed) && run.beacons.reclaims_succeed();
+        if let Some(leader) = leadership.lock_holder()
+            && let Some(leads_for) = leadership.leads_for()
+            && looks_often
+            && works
+        {
             match run.interval.is_alone() {
-                true => run.beacons.receive(node),
-                false => run.client.send_beacon(node).await,
+                true => run.beacons.receive(leader, leads_for),
+                false => run.client.send_beacon(leader, leads_for).await,
             }
         }
     }

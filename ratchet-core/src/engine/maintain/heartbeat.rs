@@ -98,7 +98,8 @@ pub(crate) async fn tick(run: &HeartbeatHandles) -> Result<()> {
     let skew = skew(reply.database_time);
     run.totals.clock_skew_millis.store(skew, Ordering::Relaxed);
     metrics::clock_skew(skew);
-    run.interval.learn(reply.alone, is_at_rest(run));
+    run.interval
+        .learn(reply.alone, is_at_rest(run, reply.alone));
     let cancel_requested = reply.cancel_requested();
     for pool in &run.claims.pools {
         for claim in pool.ready.take_these(&cancel_requested) {
@@ -177,11 +178,11 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
 }
 
 /// Returns whether the node is idle, so that its death would delay no work. An idle node is active,
-/// runs no job body and leads no other node. It has no claim that waits for a slot, and the store
-/// lists no claim that the node never received.
-fn is_at_rest(run: &HeartbeatHandles) -> bool {
+/// runs no job body and leads no other node; `alone` is whether there is none. It has no claim that
+/// waits for a slot, and the store lists no claim that the node never received.
+fn is_at_rest(run: &HeartbeatHandles, alone: bool) -> bool {
     let holds = run.claims.has_waiting() || run.claims.ledger.unheld() > 0;
-    let leads_others = run.roles.any_leads() && !run.interval.is_alone();
+    let leads_others = run.roles.any_leads() && !alone;
     let idle = run.running.len() == 0 && !holds && !leads_others;
     idle && run.identity.status() == NodeStatus::Active
 }

@@ -38,6 +38,8 @@ use crate::time;
 const WITHOUT_LEADING: u32 = 10;
 /// Number of passes in a row that a node skips while it receives the leader's beacons.
 const SKIPPED: u32 = 11;
+/// Number of intervals between passes for which a successful reclaim call counts.
+const PASSES: u32 = 3;
 /// Maximum number of jobs that one call marks as failed because their signal did not arrive in
 /// time.
 const PASS: usize = 500;
@@ -117,6 +119,10 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
         let reclaimed = calls
             .call("reclaim", |store| store.jobs().reclaim(&request))
             .await?;
+        let next = config
+            .reclaim_interval
+            .max(config.idle_interval.unwrap_or_default());
+        run.beacons.reclaims_for(next * PASSES);
         metrics::claims_reclaimed(&reclaimed);
         for lost in &reclaimed {
             run.running.cancel(lost.token, CancelReason::ClaimLost);

@@ -29,8 +29,8 @@ use crate::error::{Result, StoreError};
 use crate::id::NodeId;
 use crate::metrics;
 use crate::model::{
-    Definition, DueRecurring, Enqueued, Fired, Guard, Guarded, PutRecurring, RecurringClaimRequest,
-    RecurringFiring, RetireRecurring,
+    Definition, DueRecurring, Enqueued, Fired, Guard, Guarded, PutOutcome, PutRecurring,
+    RecurringClaimRequest, RecurringFiring, RetireRecurring,
 };
 use crate::name::Name;
 use crate::store::Acquired;
@@ -60,10 +60,10 @@ const JITTER: Duration = Duration::from_millis(20);
 /// value is smaller than [`BEHIND`].
 const FOLLOW: Duration = Duration::from_millis(200);
 /// Maximum time between two claims of the leader while it receives its own beacons. The time can be
-/// long, because wakeups announce changed definitions. [`QUIET_FOLLOWER`] is the maximum time for
-/// other nodes.
-const QUIET: Duration = Duration::from_secs(30);
-const QUIET_FOLLOWER: Duration = Duration::from_secs(60);
+/// long, because wakeups announce changed definitions. [`LONGEST_FOLLOWING`] is the maximum time
+/// for other nodes.
+const LONGEST_LEADING: Duration = Duration::from_secs(30);
+const LONGEST_FOLLOWING: Duration = Duration::from_secs(60);
 /// Maximum number of tries of a call that fires definitions, if it fails with transient errors.
 /// Definitions that are still not fired wait until their lease ends, and are then claimed again.
 const TRIES: u32 = 4;
@@ -354,8 +354,8 @@ impl Pause {
         let longest = run.common.config.recurring_interval;
         Self {
             wait: until(slot, longest),
-            leading: until(slot, longest.max(QUIET)),
-            following: until(late, longest.max(QUIET_FOLLOWER)),
+            leading: until(slot, longest.max(LONGEST_LEADING)),
+            following: until(late, longest.max(LONGEST_FOLLOWING)),
         }
     }
 
@@ -421,10 +421,17 @@ async fn idle(
 /// Then, if configured, deletes definitions that are no longer declared. Returns the definitions
 /// that cannot be stored yet, because their permit names a resource without a limit.
 pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
-    let mut waiting = Vec::new();
+    let (mut waiting, mut any_changed) = (Vec::new(), false);
     for definition in outdated(run).await {
         let mut backoff = RetryDelays::of("recurring");
-        while let Err(error) = put(run, definition).await {
+        loop {
+            let error = match put(run, definition).await {
+                Ok(changed) => {
+                    any_changed |= changed;
+                    break;
+                }
+                Err(error) => error,
+            };
             let name = definition.name();
             if run.common.calls.store().permits().is_some() && lacks_a_permit(&error) {
                 tracing::warn!(%error, definition = %name, "cannot store a definition until the limit of its permit is set");
@@ -438,6 +445,9 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
             tracing::warn!(%error, definition = %name, "cannot store a definition yet, trying again");
             tokio::time::sleep(backoff.next(run.common.random())).await;
         }
+    }
+    if any_changed {
+        run.client.recurring().slots_changed().await;
     }
     if run.common.config.retire_recurring
         && let Err(error) = retire(run).await
@@ -501,20 +511,25 @@ fn lacks_a_permit(error: &StoreError) -> bool {
 /// Tries again to store the definitions in `waiting`, whose permit names a resource without a
 /// limit. Removes the definitions that are now stored from `waiting`.
 async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
-    let mut still = Vec::new();
+    let (mut still, mut any_changed) = (Vec::new(), false);
     for definition in waiting.drain(..) {
-        if put(run, definition).await.is_err() {
-            still.push(definition);
+        match put(run, definition).await {
+            Ok(changed) => any_changed |= changed,
+            Err(_) => still.push(definition),
         }
     }
     *waiting = still;
+    if any_changed {
+        run.client.recurring().slots_changed().await;
+    }
 }
 
-async fn put(run: &RecurringHandles, definition: &Definition) -> Result<()> {
+/// Stores a definition, and returns whether this changed it. The caller wakes the other nodes.
+async fn put(run: &RecurringHandles, definition: &Definition) -> Result<bool> {
     let put = PutRecurring::new(definition.clone()).declared(true);
-    let outcome = run.client.recurring().put_checked(&put).await?;
+    let outcome = run.client.recurring().put_quietly(&put).await?;
     tracing::debug!(definition = %definition.name(), ?outcome, "stored a declared definition");
-    Ok(())
+    Ok(outcome != PutOutcome::Unchanged)
 }
 
 /// Deletes stored definitions that some program declared earlier and that this program does not

@@ -74,7 +74,7 @@ async fn hand_back(run: &UndeliveredHandles) -> Result<()> {
             "handed back claims whose answer never reached this node"
         );
         run.wake_queue.wake(None);
-        run.client.wake_others(settler::TELL).await;
+        run.client.wake_others(settler::SENDING).await;
     }
     failure
 }

@@ -1,13 +1,15 @@
 //! The beacons of the node that leads the role `maintenance`.
 //!
-//! The leader sends a beacon every 2 s while it looks for due jobs. If there is no other node, only
-//! its own loops receive the beacon, without the transport of the wakeups. A node that receives
-//! beacons knows that the leader works, and that wakeups arrive. So it needs to read less often:
-//! whether jobs are due, who leads, and whether a recurring definition has changed. A wakeup for
-//! all nodes ends the trust in earlier beacons. A leader that resigns sends one, so that candidates
-//! notice at once.
+//! The leader sends a beacon every 2 s while it looks for due jobs and reclaims lost claims. If
+//! there is no other node, only its own loops receive the beacon, without the transport of the
+//! wakeups. A node that receives beacons knows that the leader works, and that wakeups arrive. So
+//! it needs to read less often: whether jobs are due, who leads, and whether a recurring definition
+//! has changed.
+//!
+//! A wakeup for all nodes ends the trust in earlier beacons, because wakeups may have been lost. A
+//! leader that resigns sends a last beacon that says so.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,9 +22,28 @@ use crate::time;
 /// The time between two beacons.
 pub(crate) const BEACON: Duration = Duration::from_secs(2);
 
-/// The last beacon that this node received; `None` if a wakeup for all nodes has arrived since.
+/// How long a node trusts a beacon. It is two and a half times [`BEACON`], so that one beacon may
+/// be lost.
+const TRUSTED: Duration = BEACON.saturating_mul(5).checked_div(2).unwrap();
+
+/// The beacons that this node received.
 #[derive(Debug, Default)]
-pub(crate) struct Beacons(watch::Sender<Option<Beacon>>);
+pub(crate) struct Beacons {
+    received: watch::Sender<Received>,
+    /// The time until which this node's own reclaim passes count as successful.
+    reclaims_until: Mutex<Option<Instant>>,
+}
+
+/// The last beacons that a node received.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Received {
+    /// The last beacon of a leader that has not resigned.
+    last: Option<Beacon>,
+    /// Whether a wakeup for all nodes has arrived since the last beacon.
+    doubted: bool,
+    /// The last leader that resigned. A beacon that it sent before may arrive after its last one.
+    resigned: Option<NodeId>,
+}
 
 /// A received beacon.
 #[derive(Clone, Copy, Debug)]
@@ -31,30 +52,82 @@ pub(crate) struct Beacon {
     pub(crate) leader: NodeId,
     /// When the beacon was received.
     pub(crate) heard: Instant,
+    /// The latest time until which the leader trusts that it leads, as far as the beacon says.
+    pub(crate) leads_until: Instant,
+}
+
+impl Received {
+    /// Returns the last beacon, even if it is old or no longer trusted.
+    pub(crate) const fn last(&self) -> Option<Beacon> {
+        self.last
+    }
+
+    /// Returns the last beacon, unless a wakeup for all nodes has arrived since.
+    pub(crate) fn undoubted(&self) -> Option<Beacon> {
+        self.last.filter(|_| !self.doubted)
+    }
 }
 
 impl Beacons {
-    /// Records that a beacon of this leader was received.
-    pub(crate) fn receive(&self, leader: NodeId) {
+    /// Records that a beacon of this leader was received, which trusts its leadership for
+    /// `leads_for`. Zero means that it has resigned.
+    pub(crate) fn receive(&self, leader: NodeId, leads_for: Duration) {
         let heard = time::monotonic();
-        self.0.send_replace(Some(Beacon { leader, heard }));
+        self.received.send_modify(|received| {
+            if leads_for.is_zero() {
+                received.resigned = Some(leader);
+                received.last = received.last.filter(|last| last.leader != leader);
+            } else if received.resigned != Some(leader) {
+                received.doubted = false;
+                received.last = Some(Beacon {
+                    leader,
+                    heard,
+                    leads_until: heard + leads_for,
+                });
+            }
+        });
     }
 
-    /// How long a beacon counts. It is two and a half times [`BEACON`], so that one beacon may be
-    /// lost.
-    const FRESH: Duration = Duration::from_secs(5);
+    /// Records that wakeups may have been lost.
+    fn doubt(&self) {
+        self.received
+            .send_modify(|received| received.doubted = true);
+    }
 
-    /// Returns a receiver of the last beacon.
-    pub(crate) fn watch(&self) -> watch::Receiver<Option<Beacon>> {
-        self.0.subscribe()
+    /// Returns a receiver of what was received last.
+    pub(crate) fn watch(&self) -> watch::Receiver<Received> {
+        self.received.subscribe()
+    }
+
+    /// Returns the last beacon, even if it is old or no longer trusted.
+    pub(crate) fn last(&self) -> Option<Beacon> {
+        self.received.borrow().last()
     }
 
     /// Returns the leader whose beacon was received recently enough.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         let now = time::monotonic();
-        let last = *self.0.borrow();
-        last.filter(|last| now < last.heard + Self::FRESH)
-            .map(|last| last.leader)
+        let undoubted = self.received.borrow().undoubted();
+        undoubted
+            .filter(|beacon| now < beacon.heard + TRUSTED)
+            .map(|beacon| beacon.leader)
+    }
+
+    /// Records that the reclaim passes of this node count as successful for this long.
+    pub(crate) fn reclaims_for(&self, time: Duration) {
+        *self.reclaims() = Some(time::monotonic() + time);
+    }
+
+    /// Returns whether the reclaim passes of this node count as successful. If not, the node sends
+    /// no beacons, so that other nodes reclaim more often.
+    pub(crate) fn reclaims_succeed(&self) -> bool {
+        let now = time::monotonic();
+        self.reclaims().is_some_and(|until| now < until)
+    }
+
+    fn reclaims(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        let until = self.reclaims_until.lock();
+        until.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,10 +142,46 @@ pub(crate) async fn run(run: Arc<BeaconHandles>) {
     let mut wakeups = run.coordinator.subscribe();
     loop {
         let wakeup = wakeups.next().await;
-        if let Some(leader) = wakeup.beacon_of() {
-            run.beacons.receive(leader);
+        if let Some((leader, leads_for)) = wakeup.as_beacon() {
+            run.beacons.receive(leader, leads_for);
         } else if wakeup.is_for_all() {
-            run.beacons.0.send_replace(None);
+            run.beacons.doubt();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_resigned_is_not_trusted_because_of_a_late_beacon() {
+        let (beacons, [a, b]) = (Beacons::default(), [0; 2].map(|_| NodeId::new()));
+        let second = Duration::from_secs(1);
+        beacons.receive(a, 8 * second);
+        assert_eq!(beacons.leader(), Some(a));
+        beacons.receive(a, Duration::ZERO);
+        assert_eq!(beacons.leader(), None);
+        beacons.receive(a, 8 * second);
+        assert_eq!(beacons.leader(), None);
+        beacons.receive(b, 8 * second);
+        assert_eq!(beacons.leader(), Some(b));
+        beacons.receive(a, Duration::ZERO);
+        assert_eq!(beacons.leader(), Some(b));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wakeup_for_all_ends_the_trust_and_keeps_the_beacon() {
+        let (beacons, leader) = (Beacons::default(), NodeId::new());
+        let second = Duration::from_secs(1);
+        beacons.receive(leader, 8 * second);
+        beacons.doubt();
+        assert_eq!(beacons.leader(), None);
+        let last = beacons.last().unwrap();
+        assert_eq!(last.leads_until, time::monotonic() + 8 * second);
+        beacons.receive(leader, 6 * second);
+        assert_eq!(beacons.leader(), Some(leader));
+        tokio::time::advance(TRUSTED).await;
+        assert_eq!(beacons.leader(), None);
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! The node that releases a permit is the first to request it again. If it has enough jobs of its
 //! own, it would keep the permit forever. So the node sends hints to other nodes, at most once per
-//! [`TELL`], because each hint costs its receiver a claim call. Most hints go to one node that runs
-//! jobs of the same route, and such nodes take turns. A hint takes time to arrive. So the pollers
-//! of the node also pause for [`PAUSE`], at most once per [`APART`].
+//! [`HINTS`] and route, because each hint costs its receiver a claim call. A hint goes to one node
+//! that runs jobs of the same route, and such nodes take turns. A hint takes time to arrive. So the
+//! pollers of the node also pause for [`PAUSE`], at most once per [`PAUSES`].
 //!
-//! Jobs of other routes may need the same permit, on nodes that run only such jobs. So at the
-//! beginning of a pause the hint goes to all nodes, but more rarely if there are many nodes. A node
-//! that is alone in the cluster sends no hints and does not pause.
+//! Jobs of other routes may need the same permit, on nodes that do not run jobs of this route. So
+//! at the beginning of a pause, one of these nodes also receives a hint; they take turns too. A
+//! node that is alone in the cluster sends no hints and does not pause.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,27 +18,24 @@ use tokio::time::Instant;
 
 use crate::route::Route;
 
-/// Minimum time between two hints about released permits. A hint that is sent when the pollers
-/// begin to pause is an exception.
-const TELL: Duration = Duration::from_millis(20);
+/// Minimum time between two rounds of hints. A round that is sent when the pollers begin to pause
+/// is an exception.
+const HINTS: Duration = Duration::from_millis(20);
 /// Time for which the pollers of this node pause, so that another node can claim the released
 /// permit. The pause is longer than a hint and the resulting claim call take.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Minimum time between the starts of two pauses of the pollers. So the pollers pause for at most a
 /// twentieth of the time.
-const APART: Duration = Duration::from_millis(200);
-/// Number of other nodes per [`APART`] between two hints to all nodes. The more nodes there are,
-/// the longer this node waits between such hints. Even if all nodes release permits, each node
-/// makes at most about 20 claim calls per second because of such hints.
-const EACH: u32 = 4;
+const PAUSES: Duration = Duration::from_millis(200);
 
-/// Nodes that receive a hint about a released permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hint {
-    /// One other node that runs jobs of the same route.
-    One,
-    /// All other nodes.
-    All,
+/// The hints that the caller must send at once.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hints {
+    /// Routes of the jobs that released permits. One other node that runs jobs of the route is
+    /// woken for each of them.
+    pub(crate) routes: HashSet<Route>,
+    /// Whether one node that does not run jobs of the route is also woken for each of them.
+    pub(crate) others_too: bool,
 }
 
 /// Decides when this node sends hints about released permits, and when its pollers pause.
@@ -47,70 +45,58 @@ pub(crate) struct Fairness(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     /// Time at which the last pause of the pollers began.
-    rested: Option<Instant>,
-    /// Time at which the last hint was sent, to one node or to all nodes.
-    told: Option<Instant>,
-    /// Time at which the last hint to all nodes was sent.
-    told_all: Option<Instant>,
-    /// Route of a job that released a permit too soon after the last hint. A hint for this route
-    /// must still be sent. `None` if there is no such job.
-    owed: Option<Route>,
+    paused: Option<Instant>,
+    /// Time at which the last hints were sent.
+    hinted: Option<Instant>,
+    /// Routes of jobs that released permits too soon after the last hints. Hints for these routes
+    /// must still be sent.
+    owed: HashSet<Route>,
 }
 
 impl Fairness {
-    /// Records that a job of this route released a permit. Returns the nodes to which the caller
-    /// must send a hint at once, or `None`. `others` is the number of other nodes, or 0 if the
-    /// number is unknown.
-    pub(crate) fn freed(&self, route: &Route, others: usize, now: Instant) -> Option<Hint> {
+    /// Records that jobs of these routes released permits. Returns the hints that the caller must
+    /// send at once. `None` if there are none, or if they are delayed.
+    pub(crate) fn released(&self, routes: HashSet<Route>, now: Instant) -> Option<Hints> {
         let passed = |last: Option<Instant>, time| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= time)
         };
         let mut state = self.state();
-        let rests = passed(state.rested, APART);
-        if rests {
-            state.rested = Some(now);
+        state.owed.extend(routes);
+        if state.owed.is_empty() {
+            return None;
         }
-        let tells = rests || passed(state.told, TELL);
-        if tells {
-            state.told = Some(now);
+        let pauses = passed(state.paused, PAUSES);
+        if pauses {
+            state.paused = Some(now);
         }
-        state.owed = (!tells).then(|| route.clone());
-        let others = u32::try_from(others).unwrap_or(u32::MAX);
-        if rests && passed(state.told_all, APART * others.div_ceil(EACH)) {
-            state.told_all = Some(now);
-            return Some(Hint::All);
+        if !pauses && !passed(state.hinted, HINTS) {
+            return None;
         }
-        tells.then_some(Hint::One)
+        state.hinted = Some(now);
+        Some(Hints {
+            routes: std::mem::take(&mut state.owed),
+            others_too: pauses,
+        })
     }
 
     /// Returns the time until which the pollers of this node pause. Returns `None` if they do not
     /// pause at `now`.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
-        let rested = self.state().rested;
-        rested.map(|at| at + PAUSE).filter(|until| *until > now)
+        let paused = self.state().paused;
+        paused.map(|at| at + PAUSE).filter(|until| *until > now)
     }
 
-    /// Waits until a delayed hint may be sent, and returns the route of the job that released the
-    /// permit. Waits forever if no hint was delayed.
-    pub(crate) async fn owed(&self) -> Route {
-        let owed = {
+    /// Waits until delayed hints may be sent. Waits forever if no hint is delayed.
+    pub(crate) async fn delayed(&self) {
+        let due = {
             let state = self.state();
-            state.told.zip(state.owed.clone())
+            let hinted = state.hinted.filter(|_| !state.owed.is_empty());
+            hinted.map(|hinted| hinted + HINTS)
         };
-        match owed {
-            Some((told, route)) => {
-                tokio::time::sleep_until(told + TELL).await;
-                route
-            }
+        match due {
+            Some(due) => tokio::time::sleep_until(due).await,
             None => std::future::pending().await,
         }
-    }
-
-    /// Records that the delayed hint was sent at `now`.
-    pub(crate) fn told(&self, now: Instant) {
-        let mut state = self.state();
-        state.told = Some(now);
-        state.owed = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -123,49 +109,51 @@ mod tests {
     use super::*;
     use crate::{NewJob, time};
 
-    fn route() -> Route {
-        NewJob::new("kind", &()).spec().route.clone()
+    fn routes(kinds: &[&str]) -> HashSet<Route> {
+        let route = |kind: &&str| NewJob::new(kind, &()).spec().route.clone();
+        kinds.iter().map(route).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rests_are_short_and_seldom_however_many_permits_are_freed() {
+    async fn pauses_are_short_and_seldom_however_many_permits_are_released() {
         let (fairness, start) = (Fairness::default(), time::monotonic());
         assert_eq!(fairness.until(start), None);
-        let (mut rested, mut told) = (0, 0);
+        let (mut paused, mut hinted, mut others) = (0, 0, 0);
         for millis in 0..1_000 {
             let now = start + Duration::from_millis(millis);
-            told += u32::from(fairness.freed(&route(), 1, now).is_some());
-            rested += u32::from(fairness.until(now).is_some());
+            let hints = fairness.released(routes(&["a"]), now);
+            others += u32::from(hints.as_ref().is_some_and(|hints| hints.others_too));
+            hinted += u32::from(hints.is_some());
+            paused += u32::from(fairness.until(now).is_some());
         }
-        assert_eq!((rested, told), (50, 50));
+        assert_eq!((paused, hinted, others), (50, 50, 5));
+        assert!(
+            fairness
+                .released(HashSet::new(), start + PAUSES * 5)
+                .is_some()
+        );
         let later = start + Duration::from_secs(60);
         assert_eq!(fairness.until(later), None);
-        assert_eq!(fairness.freed(&route(), 1, later), Some(Hint::All));
+        assert_eq!(fairness.released(HashSet::new(), later), None);
+        assert_eq!(fairness.until(later), None, "no permit was released");
+        assert!(fairness.released(routes(&["a"]), later).is_some());
         assert_eq!(fairness.until(later), Some(later + PAUSE));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn hints_to_all_are_rarer_the_more_nodes_there_are() {
-        for (others, expected) in [(0, 5), (1, 5), (4, 5), (19, 1), (100, 1)] {
-            let (fairness, start) = (Fairness::default(), time::monotonic());
-            let freed = |millis| {
-                let now = start + Duration::from_millis(millis);
-                fairness.freed(&route(), others, now)
-            };
-            let all = (0..1_000).filter(|millis| freed(*millis) == Some(Hint::All));
-            assert_eq!(all.count(), expected, "{others} others");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_permit_that_is_freed_is_told_of_too() {
+    async fn every_route_that_releases_permits_is_hinted_at_in_the_end() {
         let (fairness, start) = (Fairness::default(), time::monotonic());
-        assert!(fairness.freed(&route(), 1, start).is_some());
-        assert_eq!(fairness.freed(&route(), 1, start + TELL / 2), None);
-        assert_eq!(fairness.owed().await, route());
-        assert_eq!(time::monotonic(), start + TELL);
-        fairness.told(time::monotonic());
-        let never = tokio::time::timeout(APART, fairness.owed()).await;
-        assert!(never.is_err(), "nothing is owed");
+        let first = fairness.released(routes(&["a", "b"]), start).unwrap();
+        assert_eq!(first.routes, routes(&["a", "b"]));
+        for kind in ["c", "d"] {
+            let soon = fairness.released(routes(&[kind]), start + HINTS / 2);
+            assert_eq!(soon, None);
+        }
+        fairness.delayed().await;
+        assert_eq!(time::monotonic(), start + HINTS);
+        let delayed = fairness.released(HashSet::new(), time::monotonic());
+        assert_eq!(delayed.unwrap().routes, routes(&["c", "d"]));
+        let never = tokio::time::timeout(PAUSES, fairness.delayed()).await;
+        assert!(never.is_err(), "no hint is delayed");
     }
 }

@@ -13,6 +13,7 @@
 //! kind contends with a transaction that stays open: for example, a producer that was killed still
 //! locks the lane of the job.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::buffer::{Batch, ENOUGH};
-use super::fairness::{Fairness, Hint};
+use super::fairness::Fairness;
 use super::held_claims::HeldClaims;
 use crate::client::{Client, RetryDelays, WakeQueue};
 use crate::engine::common::Common;
@@ -33,12 +34,13 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::metrics;
 use crate::model::{Fenced, Outcome, Settlement};
 use crate::outage::Outage;
+use crate::route::Route;
 use crate::time;
 
 /// The maximum time that a settlement waits in the buffer for other settlements to join its batch.
 const LINGER: Duration = Duration::from_millis(2);
-/// The timeout for sending a wakeup to other nodes after this node released permits.
-pub(crate) const TELL: Duration = Duration::from_millis(20);
+/// The timeout for sending a wakeup to other nodes after this node released permits or claims.
+pub(crate) const SENDING: Duration = Duration::from_millis(20);
 /// The number of timeouts after which a batch is still retried as a whole. After one more timeout,
 /// each settlement is sent in a separate call. A single settlement may take too long, for example
 /// if very many jobs wait for the end of its job.
@@ -68,10 +70,7 @@ pub(crate) async fn run(run: Arc<SettlerHandles>) {
             biased;
             () = gather(&run) => {}
             () = settler.retry_is_due() => {}
-            route = run.fairness.owed() => {
-                run.fairness.told(time::monotonic());
-                run.client.wake_another(&route, TELL).await;
-            }
+            () = run.fairness.delayed() => send_hints(&run, HashSet::new()).await,
         }
         settler.tick(&run).await;
     }
@@ -352,21 +351,22 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
 /// find a job to claim. If the batch released permits, another node is woken first. Otherwise this
 /// node would reclaim the permits before another node can.
 async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
-    let freed = batch.of.iter().find_map(|of| of.permit.as_ref());
-    if let Some(route) = freed
-        && !run.interval.is_alone()
-    {
-        let others = run.client.known_peers();
-        match run.fairness.freed(route, others, time::monotonic()) {
-            Some(Hint::One) => run.client.wake_another(route, TELL).await,
-            Some(Hint::All) => run.client.wake_others(TELL).await,
-            None => {}
-        }
+    if !run.interval.is_alone() {
+        let released = batch.of.iter().filter_map(|of| of.permit.clone());
+        send_hints(run, released.collect()).await;
     }
     let_go(run, batch, answers);
     run.wake_queue.jobs_changed();
     if batch.makes_room {
         run.wake_queue.wake(None);
+    }
+}
+
+/// Records that jobs of these routes released permits, and sends the hints that are due.
+async fn send_hints(run: &SettlerHandles, released: HashSet<Route>) {
+    if let Some(hints) = run.fairness.released(released, time::monotonic()) {
+        let (routes, others_too) = (&hints.routes, hints.others_too);
+        run.client.hint_permits(routes, others_too, SENDING).await;
     }
 }
 
