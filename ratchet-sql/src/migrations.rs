@@ -10,50 +10,55 @@ use crate::dialect::{Dialect, Query as _, Row as _, Run as _};
 use crate::failure::{Failure, Result};
 use crate::statement::Statements;
 
-/// One step of Ratchet's schema, ready to run in one transaction.
+/// A migration of Ratchet's schema, as a script that runs in one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Migration {
-    /// The number of the step. Numbers begin at 1 and have no gaps.
+    /// Number of the migration. Numbers begin at 1 and have no gaps.
     pub version: u32,
-    /// The name of the step.
+    /// Name of the migration.
     pub name: &'static str,
-    /// The statements, including the one that records the step as applied.
+    /// SQL statements of the migration, including the insert that records it as applied.
     pub sql: String,
 }
 
-/// A step in its source form.
+/// A migration in its source form, with placeholders such as `{schema}` in its SQL text.
 #[derive(Clone, Copy)]
 pub struct Step {
-    /// The number of the step. Numbers begin at 1 and have no gaps.
+    /// Number of the migration. Numbers begin at 1 and have no gaps.
     pub version: u32,
-    /// The name of the step.
+    /// Name of the migration.
     pub name: &'static str,
-    /// The statements, with the dialect's placeholders not yet replaced.
+    /// SQL statements of the migration. Their placeholders, such as `{schema}`, are not yet
+    /// replaced.
     pub sql: &'static str,
 }
 
 impl fmt::Debug for Step {
-    /// Omits the text, which is long.
+    /// Writes only the number and the name, because the SQL text is long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.version, self.name)
     }
 }
 
-/// The difference between a schema's expected and stored history: its kind, and a message.
+/// A difference between a schema in the database and the schema that this program needs: the kind
+/// of the difference, and a message for the operator.
 pub type Mismatch = (SchemaProblem, String);
 
 impl Step {
-    /// Returns the checksum of the text, which reveals later changes.
+    /// Returns the SHA-256 checksum of the SQL text, in hexadecimal. It reveals whether the text
+    /// was changed after it was applied.
     #[must_use]
     pub fn checksum(&self) -> String {
         let digest = Sha256::digest(self.sql.as_bytes());
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Returns the script to run in one transaction: `first`, if this is the first step; the text,
-    /// with its placeholders replaced by `fill`; and an insert into `table` that records the step
-    /// as applied at `now`, an SQL expression.
+    /// Returns the script that applies this migration in one transaction.
+    ///
+    /// The script contains `first`, but only for migration 1. Next comes the SQL text, in which
+    /// `fill` has replaced the placeholders. The last part is an insert into `table` that records
+    /// the migration as applied. `now` is the SQL expression for the current time.
     #[must_use]
     pub fn script(
         &self,
@@ -73,7 +78,7 @@ impl Step {
         )
     }
 
-    /// Returns the step for display, with this script.
+    /// Returns this migration for display, with `sql` as its script.
     #[must_use]
     pub const fn printed(&self, sql: String) -> Migration {
         Migration {
@@ -83,19 +88,21 @@ impl Step {
         }
     }
 
-    /// Logs that the step was applied.
+    /// Logs that this migration was applied.
     pub fn log_applied(&self) {
         let Self { version, name, .. } = self;
         tracing::info!(version, name, "applied a migration");
     }
 }
 
-/// Compares the versions and checksums of the steps with those that a database has recorded.
-/// `stored` is the version, name and checksum of each recorded step, in order. `place` names the
-/// schema in messages.
+/// Checks that the migrations recorded in a database are those of `steps`, or the first of them.
+///
+/// Compares versions and checksums. `stored` contains the version, name and checksum of each
+/// recorded migration, in order of version. `place` is the text that names the schema in messages.
 ///
 /// # Errors
-/// A mismatch, if the database has recorded different steps, newer ones, or none.
+/// A [`Mismatch`] if the database has recorded no migration, a migration newer than `steps`, or a
+/// migration with another checksum, or if a version is missing.
 pub fn check_versions(
     place: &str,
     steps: &[Step],
@@ -134,8 +141,8 @@ pub fn check_versions(
     Ok(())
 }
 
-/// Builds the mismatch of a schema that lacks migrations which the program may not apply. `store`
-/// names the type that lists them.
+/// Builds the mismatch for a schema that lacks migrations when this program may not apply them. The
+/// message names the type `store`, whose method `migrations` returns the scripts.
 #[must_use]
 pub fn behind(place: &str, store: &str) -> Mismatch {
     let text = format!(
@@ -145,7 +152,7 @@ pub fn behind(place: &str, store: &str) -> Mismatch {
     (SchemaProblem::Behind, text)
 }
 
-/// Builds the mismatch of a schema that lacks these objects.
+/// Builds the mismatch for a schema that lacks the database objects in `missing`.
 #[must_use]
 pub fn incomplete(place: &str, missing: &[String]) -> Mismatch {
     let text = format!("{place} is incomplete: it lacks {}", missing.join(", "));
@@ -158,29 +165,31 @@ impl From<Mismatch> for Failure {
     }
 }
 
-/// The schema of a store, and the steps it should have.
+/// A store's schema in the database, with the migrations that this program knows.
 #[derive(Debug)]
 pub struct Schema<'a, D: Dialect> {
-    /// The name of the schema.
+    /// Name of the schema.
     pub name: &'a str,
-    /// The steps that this program knows.
+    /// All migrations that this program knows, in order of version.
     pub steps: &'a [Step],
-    /// The statements for this schema.
+    /// SQL statements for this schema.
     pub sql: &'a Statements<D>,
 }
 
 impl<D: Dialect> Schema<'_, D> {
-    /// Returns the schema's name for messages.
+    /// Returns the text that names this schema in messages.
     #[must_use]
     pub fn place(&self) -> String {
         format!("the schema {}", D::quoted(self.name))
     }
 
-    /// Returns the number of applied steps; 0 if the schema has none of Ratchet's objects.
+    /// Returns the number of migrations that were applied to this schema. Returns 0 if the schema
+    /// contains none of Ratchet's tables and indexes.
     ///
     /// # Errors
-    /// `SchemaMismatch` if the schema has other steps, has Ratchet's tables without a table
-    /// `migrations`, or lacks objects of its applied steps.
+    /// `SchemaMismatch` if the recorded migrations differ from this program's migrations. Also if
+    /// the schema has some of Ratchet's tables but no table `migrations`, or if it lacks a table or
+    /// index that an applied migration creates.
     pub async fn applied(&self, lease: &mut D::Lease) -> Result<usize> {
         let own = self.own_objects(lease).await?;
         if own.is_empty() {
@@ -202,8 +211,8 @@ impl<D: Dialect> Schema<'_, D> {
             stored.push((version.into(), row.try_get(1)?, row.try_get(2)?));
         }
         check_versions(&place, self.steps, &stored)?;
-        // Another program may have applied a migration since the objects were listed, so look for
-        // missing ones again.
+        // Another program may have applied a migration after this call listed the objects. So list
+        // them again before reporting missing objects.
         if !self.missing(stored.len(), &own).is_empty() {
             let own = self.own_objects(lease).await?;
             let missing = self.missing(stored.len(), &own);
@@ -214,11 +223,12 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(stored.len())
     }
 
-    /// Returns the objects in the schema that have the names of Ratchet's objects. Covers the kinds
-    /// of objects that the statement `own_objects` lists.
+    /// Returns those names of Ratchet's tables that exist as tables in this schema. If the
+    /// dialect's statement `own_objects` also lists indexes, includes the existing indexes in the
+    /// same way.
     ///
     /// # Errors
-    /// Those of the statement `own_objects`.
+    /// The errors of the statement `own_objects`.
     pub async fn own_objects(&self, lease: &mut D::Lease) -> Result<BTreeSet<String>> {
         let ours: BTreeSet<String> = objects::<D>(self.steps).collect();
         let mut found = BTreeSet::new();
@@ -229,7 +239,8 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(found.intersection(&ours).cloned().collect())
     }
 
-    /// Returns the objects that the first `applied` steps create and that are not in `own`.
+    /// Returns the tables and indexes that the first `applied` migrations create and that `own`
+    /// does not contain.
     #[must_use]
     pub fn missing(&self, applied: usize, own: &BTreeSet<String>) -> Vec<String> {
         let steps = &self.steps[..applied.min(self.steps.len())];
@@ -238,20 +249,21 @@ impl<D: Dialect> Schema<'_, D> {
     }
 }
 
-/// Returns the tables that the steps create, and the table `migrations`. Includes the indexes if
-/// the dialect's statement `own_objects` lists them.
+/// Returns the names of the tables that the migrations create, and of the table `migrations`. Also
+/// returns the names of their indexes if `D::LISTS_INDEXES` is `true`.
 pub fn objects<D: Dialect>(steps: &[Step]) -> impl Iterator<Item = String> {
     let tables = made(steps, &["CREATE TABLE {schema}."]);
     let indexes = indexes(steps).filter(|_| D::LISTS_INDEXES);
     tables.chain(indexes).chain(["migrations".to_owned()])
 }
 
-/// Returns the indexes that the steps create.
+/// Returns the names of the indexes that the migrations create.
 pub fn indexes(steps: &[Step]) -> impl Iterator<Item = String> {
     made(steps, &["CREATE INDEX ", "CREATE UNIQUE INDEX "])
 }
 
-/// Returns, for each line that begins with one of these prefixes, the word after the prefix.
+/// Returns the names of the objects that the migrations create. A name is the word after one of the
+/// prefixes in `beginnings`, such as `CREATE TABLE {schema}.`, at the beginning of a line.
 fn made(steps: &[Step], beginnings: &'static [&'static str]) -> impl Iterator<Item = String> {
     let lines = steps.iter().flat_map(|step| step.sql.lines());
     lines.filter_map(|line| {

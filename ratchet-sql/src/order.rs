@@ -9,14 +9,17 @@
 use crate::dialect::{Dialect, Row, Run};
 use crate::failure::Result;
 
-/// The last character before all those that the two orders sort differently.
+/// The last character that both orders sort in the same way: byte order and SQL Server's order.
+/// They can differ only in characters above it.
 const LAST: char = '\u{D7FF}';
 
-/// The number of rows per read within a group.
+/// Minimum number of rows to request in each read after the first.
 const TOGETHER: usize = 1_000;
 
-/// Returns the first rows after a name in byte order, up to a limit. `list` builds the statement
-/// that reads a number of rows after a name in the server's order; the names are in `column`.
+/// Returns up to `limit` rows whose names come after `after` in byte order, sorted in byte order.
+///
+/// `list` builds the statement that reads a number of rows after a name, in the server's order.
+/// `column` is the index of the column that contains the name.
 pub(crate) async fn by_bytes<D: Dialect>(
     lease: &mut D::Lease,
     list: impl Fn(&str, i64) -> D::Query + Send,
@@ -36,11 +39,13 @@ pub(crate) async fn by_bytes<D: Dialect>(
     Ok(walk.into_rows())
 }
 
-/// Reads rows in the server's order until the first ones in byte order are found.
+/// Collects rows that the server returns in its own order, until the rows include the first `limit`
+/// rows in byte order.
 struct Walk<'a, R> {
     after: &'a str,
     limit: usize,
-    /// The next read: rows after this name, and how many. `None` when all needed rows were read.
+    /// The next read: the name after which the rows begin, and the maximum number of rows. `None`
+    /// when all necessary rows have been read.
     next: Option<(String, usize)>,
     found: Vec<(String, R)>,
 }
@@ -49,8 +54,8 @@ impl<'a, R> Walk<'a, R> {
     fn new(after: &'a str, limit: usize) -> Self {
         let behind = match after.find(|c| c > LAST) {
             None => after.to_owned(),
-            // Starts before the group of `after`, because any name of the group may follow `after`
-            // in byte order.
+            // Start before the group of `after`: in byte order, any name of that group may come
+            // after `after`.
             Some(start) => format!("{}{LAST}", &after[..start]),
         };
         Self {
@@ -74,7 +79,8 @@ impl<'a, R> Walk<'a, R> {
         let Some(last) = last.filter(|_| read == count) else {
             return;
         };
-        // The server's next rows may precede a name with such a character in byte order.
+        // If the last name has a character above `LAST`, the server's next rows may come before it
+        // in byte order.
         let stands_with_others = last.contains(|c| c > LAST);
         if self.found.len() < self.limit || stands_with_others {
             self.next = Some((last, self.limit.max(TOGETHER)));
@@ -92,7 +98,7 @@ impl<'a, R> Walk<'a, R> {
 mod tests {
     use super::*;
 
-    /// Returns every name of up to three of these characters, in SQL Server's order.
+    /// Returns all names of one to three characters from a fixed set, in SQL Server's order.
     fn stored() -> Vec<String> {
         let letters = [
             "",
@@ -117,7 +123,8 @@ mod tests {
         names
     }
 
-    /// Returns a page, and how many reads it took.
+    /// Returns up to `limit` names after `after` in byte order, and the number of reads this
+    /// required.
     fn page(stored: &[String], after: &str, limit: usize) -> (Vec<String>, usize) {
         let mut walk = Walk::new(after, limit);
         let mut reads = 0;

@@ -15,8 +15,8 @@ use crate::routes::Chosen;
 use crate::row;
 use crate::store::SqlStore;
 
-/// A change that is repeated because its answer was lost returns `Unchanged`, even if the first try
-/// made the change.
+/// If the reply to a call is lost, the store repeats the call. The repeated call returns
+/// `Unchanged`, even if the first call made the change.
 #[async_trait]
 impl<D: Dialect> PermitStore for SqlStore<D> {
     async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
@@ -39,7 +39,8 @@ impl<D: Dialect> PermitStore for SqlStore<D> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Returns these resources, or all of them, with their limits and the number of permits held.
+    /// Returns the limit and the number of held permits of each resource in `resources`, or of
+    /// every resource if `resources` is `None`.
     async fn held_permits(
         &self,
         lease: &mut D::Lease,
@@ -57,13 +58,13 @@ impl<D: Dialect> SqlStore<D> {
                 row::count(row.try_get::<i64>(2)?, "held")?,
             ));
         }
-        // Sorts in byte order, because not every server does.
+        // Sort in byte order here, because not every server does.
         permits.sort_by(|one: &PermitInfo, other| one.resource.cmp(&other.resource));
         Ok(permits)
     }
 
-    /// Removes the routes that need a permit but have no free one or no due job, so that their
-    /// permits need not be locked.
+    /// Removes from `chosen` each route that needs a permit and has no free permit or no due job.
+    /// The claim then does not lock the permits of these routes.
     pub(crate) async fn leave_used_up_out(
         &self,
         lease: &mut D::Lease,
@@ -83,8 +84,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Locks the permits of these routes until the transaction ends, and returns how many are left.
-    /// Removes the routes whose permits are used up.
+    /// Locks the permits that the routes in `chosen` need until the transaction ends. Returns the
+    /// number of free permits of each resource. Removes from `chosen` the routes that have no free
+    /// permit.
     pub(crate) async fn lock_permits(
         &self,
         lease: &mut D::Lease,
@@ -96,8 +98,8 @@ impl<D: Dialect> SqlStore<D> {
         let resources: Vec<String> = resources.iter().map(ToString::to_string).collect();
         let lock = self.sql().lock_permits.query().bind(&resources);
         lease.execute(lock).await?;
-        // This statement runs after the lock was acquired, so it sees the claims of the lock's
-        // earlier holders.
+        // This statement runs after the lock was acquired. So it sees the claims of transactions
+        // that held the lock before.
         let budget = Budget::new(self.held_permits(lease, Some(&resources)).await?);
         chosen
             .routes
@@ -105,7 +107,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(budget)
     }
 
-    /// Undoes claims that were made in this transaction.
+    /// Undoes the claims of these jobs, which the current transaction has made.
     pub(crate) async fn unclaim(&self, lease: &mut D::Lease, jobs: &[JobId]) -> Inner<()> {
         let ids: Vec<Uuid> = jobs.iter().map(|job| job.as_uuid()).collect();
         let unclaim = self.sql().unclaim_jobs.query().bind(&ids);

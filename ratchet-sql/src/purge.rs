@@ -13,10 +13,11 @@ use crate::failure::Result;
 use crate::row;
 use crate::store::SqlStore;
 
-/// A cursor over old finished jobs, in order of their finish times.
+/// A cursor over the finished jobs that are old enough to be deleted or archived, in order of their
+/// finish times.
 pub(crate) struct OldJobs<'a> {
     request: &'a PurgeRequest,
-    /// The finish time and the id of the last job read.
+    /// Finish time (in milliseconds since 1970) and id of the last job that was read.
     behind: (i64, Uuid),
     is_over: bool,
 }
@@ -30,19 +31,20 @@ impl<'a> OldJobs<'a> {
         }
     }
 
-    /// Returns whether there are no more jobs.
+    /// Returns `true` once all old jobs have been read.
     pub(crate) const fn is_over(&self) -> bool {
         self.is_over
     }
 }
 
-/// Returns an age in milliseconds, capped at a value that no job reaches.
+/// Returns `age` in milliseconds, capped at `i64::MAX / 2`. No job is that old.
 pub(crate) fn age(age: Duration) -> i64 {
     duration_millis(age).min(i64::MAX / 2)
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Runs a guarded statement that deletes records, and returns how many it deleted.
+    /// Runs the statement `purge`, and returns the number of deleted records. If `guard` is no
+    /// longer valid, deletes nothing and returns `Stale`.
     pub(crate) async fn delete_guarded(
         &self,
         purge: D::Query,
@@ -55,7 +57,9 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(deleted.map(Guarded::Done)).await
     }
 
-    /// Deletes old finished jobs, and returns how many.
+    /// Deletes the old finished jobs that `request` selects, up to its limit. Returns the number of
+    /// deleted jobs. If the request's guard is no longer valid, deletes nothing and returns
+    /// `Stale`.
     pub(crate) async fn purge_jobs(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         let Some(mut lease) = self
             .begin_guarded(self.lease().await?, request.guard.as_ref())
@@ -80,12 +84,12 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done as u64)
     }
 
-    /// Locks up to `limit` more old jobs until the transaction ends. Returns them with their finish
-    /// times.
+    /// Locks up to `limit` more old jobs until the transaction ends. Returns the jobs with their
+    /// finish times.
     ///
-    /// Leaves out parents that children wait for. A separate statement finds these parents after
-    /// the jobs are locked: it sees children that were linked while the first statement ran, and
-    /// the lock prevents new links.
+    /// Does not return a parent job for which unfinished child jobs wait. A second statement finds
+    /// these parents after the jobs are locked. So that statement sees children that were linked
+    /// while the first statement ran, and the locks prevent new links.
     pub(crate) async fn lock_old(
         &self,
         lease: &mut D::Lease,
@@ -123,7 +127,8 @@ impl<D: Dialect> SqlStore<D> {
 
 #[cfg(test)]
 mod tests {
-    /// A server may lock a whole table for a statement that deletes many rows.
+    /// A server may lock the whole table if one statement deletes many rows. So each source file
+    /// must delete jobs in chunks of `DELETES_AT_ONCE`.
     #[test]
     fn no_statement_deletes_more_jobs_than_the_dialect_allows() {
         for source in [

@@ -15,8 +15,8 @@ use crate::row;
 use crate::statement::OwnStatements as _;
 use crate::store::SqlStore;
 
-/// A pause or resumption that is repeated because its answer was lost returns `Unchanged`, even if
-/// the first try made the change. The queue is as the caller wants it either way.
+/// If the reply to a call is lost, the store repeats the call. A repeated pause or resumption
+/// returns `Unchanged`, even if the first call made the change.
 #[async_trait]
 impl<D: Dialect> QueueStore for SqlStore<D> {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {

@@ -12,14 +12,14 @@ use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::Result as Inner;
 use crate::store::SqlStore;
 
-/// The maximum number of keys in one statement.
+/// Maximum number of rate-limit keys in one statement.
 const AT_ONCE: usize = 100;
 
 #[async_trait]
 impl<D: Dialect> RateStore for SqlStore<D> {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        // The caller does not use a grant whose answer was lost; a repeated call would count it
-        // twice.
+        // If the reply to a call is lost, its caller does not use the granted start. A repeated
+        // call would count a second start.
         self.call_once("take", || self.take_rates(requests)).await
     }
 
@@ -38,8 +38,8 @@ impl<D: Dialect> SqlStore<D> {
         let mut answers = vec![None; requests.len()];
         let mut left: Vec<usize> = (0..requests.len()).collect();
         while !left.is_empty() {
-            // A statement can change a row only once, so a repeated key waits for the next
-            // statement.
+            // A statement can change a row only once. So a second request for the same key is left
+            // to the next statement.
             let mut places: HashMap<&str, usize> = HashMap::new();
             left.retain(|place| {
                 let key = requests[*place].key.as_str();
@@ -56,8 +56,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers.collect::<Result<_, _>>()?)
     }
 
-    /// Requests one start for each of these keys, which differ from each other, and stores the
-    /// answers.
+    /// Requests one start for each key in `places`, and writes each answer into `answers`. `places`
+    /// maps a key to the index of its request and answer.
     async fn take_distinct(
         &self,
         requests: &[RateRequest],
@@ -81,8 +81,8 @@ impl<D: Dialect> SqlStore<D> {
             let rate = requests[*place].rate;
             answers[*place] = Some(match row.try_get(1)? {
                 Some(true) => RateAnswer::Granted,
-                // The stored time was later than this rate allows, so the statement reduced it to
-                // the latest possible time.
+                // The stored time was later than this rate allows. So the statement reduced it to
+                // the latest time that the rate allows.
                 Some(false) => whole_interval(&rate),
                 None => refused(&rate, row.try_get(2)?, row.try_get(3)?),
             });
@@ -95,9 +95,11 @@ fn whole_interval(rate: &Rate) -> RateAnswer {
     RateAnswer::Wait(time::whole_millis(rate.interval()))
 }
 
-/// Returns how long to wait, computed from the key's stored time when the statement began. If that
-/// time would allow a start, another call has changed it since, and the answer is a whole interval,
-/// the longest wait.
+/// Returns the wait after a refused start. Computes it from `known`, the time that was stored for
+/// the key when the statement began.
+///
+/// If `known` is missing or would allow a start, another call has changed the key in the meantime.
+/// Then returns the longest possible wait, which is one whole interval.
 fn refused(rate: &Rate, known: Option<i64>, now: i64) -> RateAnswer {
     match known.map(|tat| rate.take(Some(tat), now)) {
         Some(taken @ Taken::Wait { .. }) => taken.answer(),

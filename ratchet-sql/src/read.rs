@@ -17,7 +17,8 @@ use crate::statement::{OwnStatements as _, Statement};
 use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
-    /// Returns the jobs with these ids, each `None` if it does not exist or cannot be read.
+    /// Returns the job with each of these ids, in the order of `ids`. An entry is `None` if the job
+    /// does not exist or cannot be read.
     pub(crate) async fn read_jobs(
         &self,
         ids: &[JobId],
@@ -27,7 +28,7 @@ impl<D: Dialect> SqlStore<D> {
             .await
     }
 
-    /// Does the work of [`read_jobs`](Self::read_jobs) on this connection.
+    /// Returns the same as [`read_jobs`](Self::read_jobs), but reads through the connection `on`.
     pub(crate) async fn read_jobs_on(
         &self,
         on: &mut impl Run<D>,
@@ -75,7 +76,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(ids.iter().map(|id| jobs.get(id).cloned()).collect())
     }
 
-    /// Returns the ids of one page of the matching jobs.
+    /// Returns the ids of one page of the jobs that match `filter`.
     pub(crate) async fn select_jobs(
         &self,
         filter: &JobFilter,
@@ -84,8 +85,8 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let mut lease = self.lease().await?;
         let routes = self.routes_of(&mut lease, filter).await?;
-        // Without a matching route no job matches, but the statement would still read all jobs in
-        // these states.
+        // Return early: without a matching route no job matches, but the statement would still read
+        // all jobs in these states.
         if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
@@ -121,7 +122,7 @@ impl<D: Dialect> SqlStore<D> {
         rows.iter().map(|row| row::job_id(row, 0)).collect()
     }
 
-    /// Counts the matching jobs by state.
+    /// Returns the number of jobs that match `filter`, by state.
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
         let sql = self.sql();
         let statement = match (&filter.batch, &filter.tag) {
@@ -141,8 +142,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(counts)
     }
 
-    /// Returns the ids of the routes that match a filter, or `None` if the filter selects all
-    /// routes.
+    /// Returns the ids of the routes with the queue and the kind of `filter`. Returns `None` if the
+    /// filter names neither a queue nor a kind.
     async fn routes_of(
         &self,
         lease: &mut D::Lease,
@@ -160,7 +161,8 @@ impl<D: Dialect> SqlStore<D> {
         ids.collect::<Result<_>>().map(Some)
     }
 
-    /// Returns the inputs of the claims, each `None` if the claim is no longer held.
+    /// Returns the input of each claim, in the order of `tokens`. An entry is `None` if the claim
+    /// is no longer valid.
     pub(crate) async fn read_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
         let mut jobs: Vec<Uuid> = Vec::with_capacity(tokens.len());
         let mut seqs = Vec::with_capacity(tokens.len());
@@ -196,7 +198,8 @@ impl<D: Dialect> SqlStore<D> {
             .collect())
     }
 
-    /// Returns the ended claims of a job as attempts.
+    /// Returns the past attempts of a job, one for each of its claims that has ended. Skips
+    /// attempts that cannot be read.
     pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
         let mut lease = self.lease().await?;
         let rows = lease
@@ -213,7 +216,10 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Adds a tag to its job for display.
+/// Adds the tag in `row` to the job in `jobs` that has this tag.
+///
+/// If the tag cannot be read, the job's last error says so, unless the job already has a last
+/// error.
 fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> {
     let Some(job) = jobs.get_mut(&row::job_id(row, 0)?) else {
         return Ok(());
@@ -228,8 +234,9 @@ fn show_tag(row: &impl Row, jobs: &mut HashMap<JobId, JobRecord>) -> Result<()> 
     Ok(())
 }
 
-/// Returns the id after which a page begins. For the first page this is the smallest or the largest
-/// id, depending on the order; no job has either.
+/// Returns the id after which the page begins. For the first page, this is the smallest possible id
+/// if the oldest jobs come first, otherwise the largest possible id. No job has either of these
+/// ids.
 pub(crate) fn beginning(page: &PageRequest) -> Uuid {
     match (page.after, page.order) {
         (Some(after), _) => after.as_uuid(),
@@ -238,7 +245,8 @@ pub(crate) fn beginning(page: &PageRequest) -> Uuid {
     }
 }
 
-/// Binds the filter's batch and optional tag, or only its tag, or nothing.
+/// Binds the batch and the tag of `filter` to the query, if the filter has them. With a batch,
+/// always binds three parameters: the batch, whether the filter has a tag, and the tag.
 fn narrowed<Q: Query>(query: Q, filter: &JobFilter) -> Q {
     let tag = filter.tag.as_ref().map(Name::as_str);
     match (&filter.batch, tag) {

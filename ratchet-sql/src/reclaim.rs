@@ -12,7 +12,7 @@ use crate::held::{PATIENCE, unless_held};
 use crate::row;
 use crate::store::SqlStore;
 
-/// A lost claim, which is to be taken back.
+/// A lost claim that this pass reclaims, with the values that were read from its row.
 struct Lost {
     id: JobId,
     seq: i64,
@@ -22,16 +22,16 @@ struct Lost {
     node: Option<Uuid>,
     crashes: i32,
     state: i16,
-    /// Whether the job ends with this claim, and other jobs may wait for its end.
+    /// Whether reclaiming ends the job and other jobs may wait for its end.
     awaited: bool,
     reclaimed: Reclaimed,
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Takes back the claims of one pass, in order of id.
+    /// Reclaims the lost claims of one pass, and returns them in order of job id.
     ///
-    /// Decides by the core's rules which claims are lost. The write then applies only to claims
-    /// that have not changed since they were read.
+    /// The core's rules decide which claims are lost. The write reclaims only claims that have not
+    /// changed since they were read.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let mut lease = self.lease().await?;
         let mut pass = ReclaimPass::of(request);
@@ -61,7 +61,7 @@ impl<D: Dialect> SqlStore<D> {
         for one in awaited {
             lease.begin_within(PATIENCE).await?;
             let done = self.take_awaited_back(&mut lease, one).await;
-            // A claim whose job another transaction has locked is left to a later pass.
+            // If another transaction has locked the job, a later pass reclaims the claim.
             if let Some(done) = unless_held(lease.finish(done).await)? {
                 taken.extend(done.into_keys());
             }
@@ -73,7 +73,8 @@ impl<D: Dialect> SqlStore<D> {
             .collect())
     }
 
-    /// Takes back those claims whose jobs no other transaction has locked.
+    /// Reclaims those claims whose jobs no other transaction has locked. Returns the reclaimed jobs
+    /// with their flags.
     async fn take_free_back(
         &self,
         lease: &mut D::Lease,
@@ -88,8 +89,8 @@ impl<D: Dialect> SqlStore<D> {
         self.take_back(lease, &lost, false).await
     }
 
-    /// Takes back a claim whose job then ends, and applies the effects on the jobs that wait for
-    /// this end.
+    /// Reclaims one claim whose job ends by this, and applies the effects on the jobs that wait for
+    /// its end.
     async fn take_awaited_back(
         &self,
         lease: &mut D::Lease,
@@ -111,8 +112,11 @@ impl<D: Dialect> SqlStore<D> {
         Ok(done)
     }
 
-    /// Takes claims back, and returns the jobs with their flags. `followed` is whether the caller
-    /// then applies the effects that the ends of these jobs have on other jobs.
+    /// Runs the statement that reclaims these claims, and returns the reclaimed jobs with their
+    /// flags.
+    ///
+    /// If `followed` is `false`, skips jobs that would end while other jobs wait for their end. If
+    /// it is `true`, the caller must apply the effects on the waiting jobs.
     async fn take_back(
         &self,
         lease: &mut D::Lease,
@@ -153,7 +157,8 @@ fn column<T>(lost: &[&Lost], value: impl Fn(&Lost) -> T) -> Vec<T> {
     lost.iter().map(|lost| value(lost)).collect()
 }
 
-/// Decides whether the claim in a row of `running_jobs` is lost. Returns `None` if it is not.
+/// Decides whether the claim in a row of the statement `running_jobs` is lost. Returns `None` if
+/// the claim is not lost.
 fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
     // A node that cannot be read counts as unknown.
     let known = row::node_record(row).ok().flatten();

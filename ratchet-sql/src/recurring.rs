@@ -19,11 +19,13 @@ use crate::row;
 use crate::statement::Statement;
 use crate::store::SqlStore;
 
-/// The maximum lease, in milliseconds. Adding it to a time does not overflow in the database.
+/// Maximum lease of a claimed definition, in milliseconds. The database can add it to a time
+/// without overflow.
 const LONGEST_LEASE: i64 = i64::MAX / 2;
 
-/// A pause, resumption or deletion that is repeated because its answer was lost returns
-/// `Unchanged`, even if the first try made the change. A repeated firing returns `Stale`.
+/// If the reply to a call is lost, the store repeats the call. A repeated pause, resumption or
+/// deletion returns `Unchanged`, even if the first call made the change. A repeated firing returns
+/// `Stale`.
 #[async_trait]
 impl<D: Dialect> RecurringStore for SqlStore<D> {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
@@ -102,8 +104,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(outcome)
     }
 
-    /// Locks and returns the definition of this name. The inner error means that the definition
-    /// cannot be read.
+    /// Locks and returns the definition with this name, or `None` if it does not exist. The inner
+    /// `Result` is an error if the definition exists but cannot be read.
     async fn lock_definition(
         &self,
         lease: &mut D::Lease,
@@ -149,8 +151,8 @@ impl<D: Dialect> SqlStore<D> {
         let mut definitions = Vec::with_capacity(rows.len());
         let mut claimed = 0;
         for row in &rows {
-            // The statement also claims unreadable definitions; otherwise every claim would select
-            // them again in place of others.
+            // The statement also claims definitions that cannot be read. Otherwise every later
+            // claim would select them again, instead of readable ones.
             if row.try_get::<Option<&str>>(0)?.is_some() {
                 claimed += 1;
                 definitions.extend(readable(row));
@@ -166,7 +168,7 @@ impl<D: Dialect> SqlStore<D> {
 
     async fn fire_definitions(&self, firings: &[RecurringFiring]) -> Inner<Vec<Fired>> {
         let jobs: Vec<NewJob> = jobs_of(firings.iter());
-        // Stores new routes before the transaction begins, because that uses another connection.
+        // Store new routes before the transaction begins, because that uses another connection.
         self.marks_of(&jobs).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
@@ -208,7 +210,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(firings.iter().map(fired).collect())
     }
 
-    /// Writes the next fire times of definitions whose tokens are locked and still valid.
+    /// Writes the next fire time and the last slot of each fired definition. The caller must have
+    /// locked the definitions and checked their tokens.
     async fn move_on<'a>(
         &self,
         lease: &mut D::Lease,
@@ -263,11 +266,11 @@ impl<D: Dialect> SqlStore<D> {
             for row in lease.rows(declared).await? {
                 let times = (row.try_get(1)?, row.try_get(2)?);
                 let (created_at, began) = (from_millis(times.0), from_millis(times.1));
-                // Skips a name that cannot be read: no program can have declared it.
+                // Skip a name that cannot be read: no program can have declared it.
                 let name = row::name(&row, 0, "name").ok().flatten();
                 retired.extend(name.filter(|name| request.retires(name, true, created_at, began)));
             }
-            // Sorts in byte order, because not every server does.
+            // Sort in byte order here, because not every server does.
             retired.sort();
             let names: Vec<&str> = retired.iter().map(Name::as_str).collect();
             let delete = self.sql().delete_recurring.query().bind(&names);
@@ -287,7 +290,7 @@ fn no_row() -> Failure {
     Failure::new(StoreErrorKind::Other, "the database returned no row")
 }
 
-/// Binds `add_recurring` or `change_recurring`.
+/// Binds the values of a definition to the statement `add_recurring` or `change_recurring`.
 fn bind<D: Dialect>(statement: &Statement<D>, record: &RecurringRecord) -> Inner<D::Query> {
     Ok(statement
         .query()
@@ -306,7 +309,8 @@ fn name_of(row: &impl Row) -> Option<Name> {
     row::name(row, 0, "name").ok().flatten()
 }
 
-/// Reads the definition of a row. Logs and returns `None` if it cannot be read.
+/// Reads the recurring definition in a row. If the definition cannot be read, logs a warning and
+/// returns `None`.
 fn readable(row: &impl Row) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {
@@ -316,7 +320,8 @@ fn readable(row: &impl Row) -> Option<RecurringRecord> {
         .ok()
 }
 
-/// Reads the definition of a row that begins with the columns of `find_recurring`.
+/// Reads the recurring definition in a row. The row must begin with the columns of the statement
+/// `find_recurring`.
 fn record(row: &impl Row) -> Inner<RecurringRecord> {
     let missing = |field| InvalidInput::new(field, "is missing");
     let name = row::name(row, 0, "name")?.ok_or_else(|| missing("name"))?;

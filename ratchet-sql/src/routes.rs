@@ -12,20 +12,22 @@ use crate::statement::Statements;
 
 /// The cached routes of a store.
 ///
-/// Stored routes never change and are never deleted. They commit in the order of their ids, each
-/// with a random stamp. So a database that has a route's id and stamp also has, under the same ids,
-/// all routes that the process knew when it read that route. After a failover or a restore the
-/// database may lack routes, or have others under their ids. Each statement that uses cached ids
-/// therefore looks for one [`Mark`] first, and does nothing if it is missing. The caller then reads
-/// the routes again and repeats the statement.
+/// Stored routes never change and are never deleted. Transactions that add routes commit in the
+/// order of the route ids, and each route has a random stamp. So if a database contains a cached
+/// route with the same id and stamp, it also contains all cached routes with lower ids.
 ///
-/// Routes are added on the connection of heartbeats and locks, in separate statements, because an
-/// `enqueue_in` may already use the pool's only connection. A route that remains after a rolled
-/// back transaction is harmless.
+/// After a failover or a restore, the database may lack routes, or have other routes under their
+/// ids. Each statement that uses cached ids therefore looks for one [`Mark`] first. If the mark is
+/// missing, the statement does nothing. The caller then reads the routes again and repeats the
+/// statement.
+///
+/// New routes are stored on the connection for heartbeats and locks, outside of the caller's
+/// transaction, because an `enqueue_in` may already use the pool's only connection. If the caller's
+/// transaction is rolled back, the new route remains, which is harmless.
 #[derive(Debug, Default)]
 pub(crate) struct Routes(RwLock<Known>);
 
-/// The id and stamp of a route. The id 0 means no route.
+/// Id and random stamp of a stored route. The id 0 means no route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     pub(crate) id: i32,
@@ -36,18 +38,19 @@ pub(crate) struct Mark {
 struct Known {
     routes: BTreeMap<i32, Route>,
     marks: HashMap<Route, Mark>,
-    /// The last route read, even if it could not be decoded.
+    /// Mark of the last route that was read, even if the route could not be decoded.
     last: Mark,
-    /// The route that a statement last looked for and did not find.
+    /// Mark that was missing in the database at the last call of [`Routes::refute`]. `None` if that
+    /// call reported the same mark as the call before it.
     refuted: Option<Mark>,
 }
 
-/// The routes that a call selects.
+/// The cached routes that a store call has selected.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
-    /// The routes in order of id.
+    /// Id of each selected route, and the route, in order of id.
     pub(crate) routes: Vec<(i32, Route)>,
-    /// The last route that the cache has read.
+    /// Mark of the last route that the cache has read from the database.
     pub(crate) last: Mark,
 }
 
@@ -56,12 +59,12 @@ impl Chosen {
         self.routes.iter().map(|(id, _)| *id).collect()
     }
 
-    /// Returns whether any of the routes needs a permit.
+    /// Returns whether jobs of any selected route need a permit.
     pub(crate) fn needs_permits(&self) -> bool {
         self.routes.iter().any(|(_, route)| route.permit.is_some())
     }
 
-    /// Returns the route with this id, if it is selected.
+    /// Returns the route with this id, or `None` if it is not selected.
     pub(crate) fn get(&self, id: i32) -> Option<&Route> {
         let found = self.routes.binary_search_by_key(&id, |(id, _)| *id);
         found.ok().map(|place| &self.routes[place].1)
@@ -88,8 +91,8 @@ impl Known {
 }
 
 impl Routes {
-    /// Reads the routes added since the last read, or all routes if the database lacks the last one
-    /// read.
+    /// Reads the routes that were added since the last read. If the database lacks the last cached
+    /// route, empties the cache and reads all routes.
     pub(crate) async fn refresh<D: Dialect>(
         &self,
         on: &mut impl Run<D>,
@@ -116,9 +119,11 @@ impl Routes {
         known.add(&rows)
     }
 
-    /// Reads the routes again on the connection on which this mark was missing. Returns whether the
-    /// same mark was also missing the last time. If so, the connection that adds routes leads to a
-    /// database that still has the mark, so the caller must replace that connection.
+    /// Reads the routes again after a statement on the connection `on` did not find `mark`.
+    ///
+    /// Returns `true` if `mark` was also the missing mark at the previous call. Then the connection
+    /// on which routes are added leads to another database, which still has this mark. The caller
+    /// must replace that connection.
     pub(crate) async fn refute<D: Dialect>(
         &self,
         mark: Mark,
@@ -135,7 +140,7 @@ impl Routes {
         Ok(again)
     }
 
-    /// Returns the mark of a route. Stores the route if it is new.
+    /// Returns the mark of a route. If the route is not yet in the database, stores it there first.
     pub(crate) async fn mark_of<D: Dialect>(
         &self,
         connections: &D::Connections,
@@ -174,9 +179,11 @@ impl Routes {
         }
     }
 
-    /// Returns the marks of these routes, or `None` if the cache lacks one of them. All marks come
-    /// from one snapshot of the cache. So a database that has the mark with the largest id has all
-    /// of them (see [`Routes`]).
+    /// Returns the marks of these routes, all from the same state of the cache. Returns `None` if
+    /// the cache lacks one of the routes.
+    ///
+    /// If a database contains the mark with the largest id, it contains all of these marks. See
+    /// [`Routes`].
     pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
         self.read(|known| {
             routes
@@ -185,7 +192,7 @@ impl Routes {
         })
     }
 
-    /// Returns the cached routes that match.
+    /// Returns the cached routes for which `matches` returns `true`.
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
@@ -201,7 +208,7 @@ impl Routes {
     }
 }
 
-/// Reads the mark of a row of `load_routes`.
+/// Reads the mark in a row of the statement `load_routes`.
 fn mark(row: &impl Row) -> Result<Mark> {
     Ok(Mark {
         id: row.try_get(0)?,

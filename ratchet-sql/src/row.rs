@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::dialect::Row;
 use crate::failure::Result;
 
-/// Reads a text column. `None` means NULL.
+/// Reads a text column. Returns `None` for NULL. The error for another type of value names `field`.
 pub(crate) fn text<'a>(
     row: &'a impl Row,
     column: usize,
@@ -26,8 +26,8 @@ pub(crate) fn text<'a>(
         .map_err(|_| InvalidInput::new(field, "is not a text"))
 }
 
-/// Reads a JSON document of a job. Replaces a value that is not even text by a document that no
-/// handler can decode, so that the job fails like any job with an invalid payload.
+/// Reads a JSON document of a job. Returns `None` for NULL. If the value is not text, returns a
+/// document that no handler can decode. The job then fails like any job with an invalid payload.
 pub(crate) fn json(row: &impl Row, column: usize) -> Option<Json> {
     match row.try_get::<Option<String>>(column) {
         Ok(text) => text.map(Json::from_stored),
@@ -35,7 +35,7 @@ pub(crate) fn json(row: &impl Row, column: usize) -> Option<Json> {
     }
 }
 
-/// Reads a text for display. Returns `None` if it is NULL or cannot be read.
+/// Reads a text for display. Returns `None` if the value is NULL or cannot be read.
 fn message(row: &impl Row, column: usize) -> Option<String> {
     row.try_get(column).unwrap_or_default()
 }
@@ -50,7 +50,7 @@ pub(crate) fn name(
         .transpose()
 }
 
-/// Reads a list of names.
+/// Reads a list of names from a text column. NULL means an empty list.
 fn names(row: &impl Row, column: usize, field: &'static str) -> Result<Vec<Name>, InvalidInput> {
     Name::split(field, text(row, column, field)?.unwrap_or_default())
 }
@@ -64,7 +64,8 @@ fn optional_count<T: TryFrom<i64>>(
     Ok(number.map(|number| count(number, field)).transpose()?)
 }
 
-/// Converts a stored number to an unsigned one.
+/// Converts a stored signed number to an unsigned type. The error for a number that does not fit
+/// names `field`.
 pub(crate) fn count<T: TryFrom<i64>>(
     stored: impl Into<i64>,
     field: &'static str,
@@ -105,8 +106,8 @@ pub(crate) fn trace(
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
 }
 
-/// Converts a due time to the two parameters of a statement: a time and a delay of 0, or no time
-/// and a delay.
+/// Converts a due time to two parameters of a statement: a time and a delay, both in milliseconds.
+/// If the time is `None`, the job is due after the delay.
 pub(crate) fn due(due: RunAt) -> (Option<i64>, i64) {
     match due {
         RunAt::Now => (None, 0),
@@ -123,17 +124,20 @@ pub(crate) fn node_id(row: &impl Row, column: usize) -> Result<Option<NodeId>> {
     Ok(row.try_get::<Option<Uuid>>(column)?.map(NodeId::from))
 }
 
-/// Returns the node of a claim as a parameter. The nil id means no node.
+/// Returns the id of the node that holds the claim, as a statement parameter. Returns the nil id if
+/// the token names no node.
 pub(crate) fn owner(token: &ClaimToken) -> Uuid {
     token.node.map_or(Uuid::nil(), |node| node.as_uuid())
 }
 
-/// Reads an unsigned number, which the database stores as a signed one.
+/// Reads an unsigned number from a column. The database stores the number as a signed one with the
+/// same bits.
 pub(crate) fn seq(row: &impl Row, column: usize) -> Result<u64> {
     Ok(row.try_get::<i64>(column)?.cast_unsigned())
 }
 
-/// Reads the token of a claim from the columns of its job, number, node and time.
+/// Reads a claim token. `columns` are the indexes of the columns with the job, the claim's number,
+/// the node and the time of the claim.
 pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
     let [job, number, node, claimed_at] = columns;
     let claimed_at = row.try_get::<Option<i64>>(claimed_at)?.unwrap_or(0);
@@ -145,11 +149,11 @@ pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
     ))
 }
 
-/// Reads the job of a row of `get_jobs`.
+/// Reads the job in a row of the statement `get_jobs`.
 ///
-/// Returns as much of a damaged job as it can read, so that an operator can inspect the job.
-/// Unreadable parts have their defaults. If the job has no last error, the last error names the
-/// first unreadable part.
+/// Replaces damaged parts of the job, such as its tags, by their defaults, so that an operator can
+/// inspect the rest. If the job has no last error, its last error then names the first damaged
+/// part. Fails if an essential column, such as the state, cannot be read.
 pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     let data: Option<Uuid> = row.try_get(13)?;
     let mut salvage = Salvage::default();
@@ -175,7 +179,7 @@ pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     let slot = row.try_get::<Option<i64>>(29)?.map(from_millis);
     let definition = salvage.keep(name(row, 28, "recurring"), None);
     spec.recurring = definition.map(|name| RecurringOrigin { name, slot });
-    // Empty if a separate statement reads the tags.
+    // The row has no tags if a separate statement reads them.
     spec.tags = salvage
         .keep(names(row, 30, "tag"), Vec::new())
         .into_iter()
@@ -211,7 +215,8 @@ pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     Ok(job)
 }
 
-/// Reads the batch of a row of `get_batches` or of a statement with the same columns.
+/// Reads the batch in a row of the statement `get_batches`, or of a statement with the same
+/// columns.
 pub(crate) fn batch_record(row: &impl Row) -> Result<BatchRecord> {
     let id = BatchId::from(row.try_get::<Uuid>(0)?);
     let mut batch = BatchRecord::new(id, from_millis(row.try_get(6)?));
@@ -224,7 +229,7 @@ pub(crate) fn batch_record(row: &impl Row) -> Result<BatchRecord> {
     Ok(batch)
 }
 
-/// Reads the attempt of a row of `history`.
+/// Reads the attempt in a row of the statement `history`.
 pub(crate) fn attempt(row: &impl Row) -> Result<Attempt> {
     let mut attempt = Attempt::new(
         seq(row, 0)?,
@@ -240,14 +245,15 @@ pub(crate) fn attempt(row: &impl Row) -> Result<Attempt> {
     Ok(attempt)
 }
 
-/// Reads the route whose four texts begin at this column.
+/// Reads a route from four text columns: queue, kind, capability and permit. `first` is the index
+/// of the first of these columns.
 pub(crate) fn route(row: &impl Row, first: usize) -> Result<Route> {
     let text = |column: usize| row.try_get::<&str>(first + column);
     Ok(Route::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?)
 }
 
-/// Reads a node from the first thirteen columns of a row, as in `nodes`, without its kinds and
-/// notes. Returns `None` if the row has no node.
+/// Reads a node from the first thirteen columns of a row, which are those of the statement `nodes`.
+/// Does not read the node's kinds and notes. Returns `None` if the row contains no node.
 pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     let Some(node) = node_id(row, 0)? else {
         return Ok(None);
@@ -270,9 +276,9 @@ pub(crate) fn node_record(row: &impl Row) -> Result<Option<NodeRecord>> {
     Ok(Some(record))
 }
 
-/// Adds to a node the kinds and the notes from its row of `nodes`.
+/// Reads the kinds and the notes from a row of the statement `nodes`, and adds them to `node`.
 pub(crate) fn add_words(row: &impl Row, node: &mut NodeRecord) -> Result<()> {
-    // If a value cannot be read, drops the value rather than the whole node.
+    // If a value cannot be read, drop this value instead of the whole node.
     let kinds = text(row, 14, "kinds").ok().flatten();
     node.profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     node.read_notes(message(row, 15).as_deref());

@@ -10,8 +10,8 @@ use crate::generation::LIFETIME;
 use crate::migrations::Step;
 use crate::store::too_late;
 
-/// The settings that every store on a SQL server has; [`builder!`](crate::builder) generates their
-/// setters.
+/// Settings that all stores on SQL servers have in common. The macro [`builder!`](crate::builder)
+/// generates their setters.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the setters are documented")]
 pub struct Settings {
@@ -27,7 +27,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Builds the default settings, with these migrations.
+    /// Builds the default settings for a schema with these migrations.
     #[must_use]
     pub fn new(steps: &[Step]) -> Self {
         Self {
@@ -43,17 +43,17 @@ impl Settings {
         }
     }
 
-    /// Returns how many connections the pool may have.
+    /// Returns the maximum number of connections in the pool for jobs.
     #[must_use]
     pub fn max_connections(&self) -> u32 {
         self.max_connections.unwrap_or(10)
     }
 
-    /// Checks the settings as far as possible without the database. Returns the SQL expression of
-    /// the clock.
+    /// Checks all settings that can be checked without the database. Returns the SQL expression for
+    /// the current time.
     ///
     /// # Errors
-    /// `Misconfigured`, with the first invalid setting.
+    /// `Misconfigured` for the first invalid setting.
     pub fn check<D: Dialect>(&self) -> Result<String> {
         for (setting, is_zero) in [
             ("acquire_timeout", self.acquire_timeout.is_zero()),
@@ -77,7 +77,7 @@ impl Settings {
     }
 }
 
-/// Returns an error for a name that the server would reject or change.
+/// Checks that the server would accept `name` unchanged. The error names the setting `what`.
 fn check_identifier<D: Dialect>(what: &'static str, name: &str) -> Result<()> {
     let problem = match name {
         "" => "is empty",
@@ -92,16 +92,17 @@ fn check_identifier<D: Dialect>(what: &'static str, name: &str) -> Result<()> {
     Err(misconfigured(what, problem))
 }
 
-/// Builds the error of an invalid setting.
+/// Builds a `Misconfigured` error for the setting `what`. `problem` describes what is wrong, for
+/// example "is zero".
 pub fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
     StoreError::new(StoreErrorKind::Misconfigured, "connect")
         .with_source(InvalidInput::new(what, problem))
 }
 
-/// Runs `work` within the deadline, for the caller of `operation`.
+/// Runs `work` with a deadline. An error names `operation` as the failed operation.
 ///
 /// # Errors
-/// Those of `work`, and `Timeout` after the deadline.
+/// The errors of `work`, and `Timeout` if `work` does not complete within `deadline`.
 pub async fn in_time<T>(
     operation: &'static str,
     deadline: Duration,
@@ -113,11 +114,13 @@ pub async fn in_time<T>(
         .map_err(|failure| failure.during(operation))
 }
 
-/// Adds the setters of [`Settings`] and the methods of a builder to a `Builder` that has a field
-/// `settings` and a method `into_config`. The caller documents the setters that differ by server.
+/// Generates the public methods of a dialect's type `Builder`: the setters of [`Settings`], and
+/// methods such as `connect`. `Builder` must have a field `settings` and a method `into_config`.
 ///
-/// The calling module must have the dialect's module `migrate` in scope, with its `scripts` and
-/// `pending`.
+/// The arguments include the documentation of the setters that differ by server.
+///
+/// The calling module must import the dialect's module `migrate`, which contains the functions
+/// `scripts` and `pending`.
 #[macro_export]
 macro_rules! builder {
     (
@@ -129,8 +132,8 @@ macro_rules! builder {
         $(#[$max_lifetime:meta])* max_lifetime;
     ) => {
         impl Builder {
-            /// Sets the schema of the tables; `ratchet` by default. Any name works that the server
-            /// accepts unchanged and that has no NUL or brace.
+            /// Sets the name of the database schema for Ratchet's tables. The default is `ratchet`.
+            /// The name must not contain NUL or braces, and the server must accept it unchanged.
             pub fn schema(mut self, schema: impl Into<String>) -> Self {
                 self.settings.schema = schema.into();
                 self
@@ -166,15 +169,16 @@ macro_rules! builder {
                 self
             }
 
-            /// Sets whether connecting creates and upgrades the tables; `true` by default. If
-            /// `false`, connecting fails with `SchemaMismatch` if the schema lacks a migration of
+            /// Sets whether connecting creates and upgrades the tables. The default is `true`. If
+            /// `false`, connecting fails with `SchemaMismatch` if a migration is missing. All
+            /// migrations are returned by
             #[doc = concat!("[`", stringify!($store), "::migrations`].")]
             pub fn migrate(mut self, migrate: bool) -> Self {
                 self.settings.migrate = migrate;
                 self
             }
 
-            /// For tests of upgrades: adds a migration after those of this version.
+            /// Adds a migration after those of this version of Ratchet. For tests of upgrades.
             #[doc(hidden)]
             pub fn next_migration(mut self, name: &'static str, sql: &'static str) -> Self {
                 let steps = &mut self.settings.steps;
@@ -183,27 +187,31 @@ macro_rules! builder {
                 self
             }
 
-            /// For tests: replaces the database's clock by the column `now_ms` of the only row of
-            /// this table, which the test has created in the schema.
+            /// Sets a table from which the store reads the time, instead of the database's clock.
+            /// For tests only.
+            ///
+            /// The test must create this table in the schema. The table has one row, and a column
+            /// `now_ms` with the time in milliseconds since 1970.
             pub fn clock_table(mut self, table: impl Into<String>) -> Self {
                 self.settings.clock_table = Some(table.into());
                 self
             }
 
-            /// Connects, creates or upgrades Ratchet's tables, and checks that they match this
-            /// version of Ratchet.
+            /// Connects to the database, creates or upgrades Ratchet's tables, and checks that they
+            /// match this version of Ratchet.
             ///
             /// # Errors
             /// - `Misconfigured` if a setting, the URL, the certificate, the credentials, the
-            ///   user's rights or a setting of the database does not work. If a DBA can correct the
-            ///   problem, the error contains what to run.
-            /// - `SchemaMismatch` if the schema has tables that are newer, were changed, or are not
-            ///   Ratchet's.
-            /// - `Unavailable`, `ReadOnly` or `Timeout`, depending on the state of the database.
+            ///   user's rights or a setting of the database is wrong. If a database administrator
+            ///   can correct the problem, the error contains the commands to run.
+            /// - `SchemaMismatch` if the tables in the schema have a newer version, were changed,
+            ///   or are not Ratchet's.
+            /// - `Unavailable` if the database cannot be reached, `ReadOnly` if it accepts no
+            ///   writes, or `Timeout` if it does not respond in time.
             ///
             /// # Cancel safety
-            /// Dropping the future aborts the work; each migration is applied as a whole or not at
-            /// all.
+            /// Dropping the future stops the call. Each migration is applied either completely or
+            /// not at all.
             pub async fn connect(
                 self,
             ) -> ::ratchet_core::Result<::ratchet_core::store::Checked<$store>> {
@@ -212,20 +220,22 @@ macro_rules! builder {
                 store.await.map(::ratchet_core::store::Checked::new)
             }
 
-            /// Returns all migrations for these settings, in order, without reading the database.
+            /// Returns all migrations for these settings, in order of version. Does not access the
+            /// database.
             #[must_use]
             pub fn migrations(&self) -> Vec<$crate::Migration> {
                 migrate::scripts(&self.settings.schema, &self.settings.steps)
             }
 
-            /// Returns the migrations that [`connect`](Self::connect) would apply, in order.
-            /// Changes nothing.
+            /// Returns the migrations that [`connect`](Self::connect) would apply, in order of
+            /// version. Changes nothing in the database.
             ///
             /// # Errors
-            /// As for [`connect`](Self::connect), but the right to create tables is not needed.
+            /// The same as for [`connect`](Self::connect), but the user does not need the right to
+            /// create tables.
             ///
             /// # Cancel safety
-            /// Dropping the future drops the connection.
+            /// Dropping the future closes the connection.
             pub async fn pending_migrations(
                 self,
             ) -> ::ratchet_core::Result<Vec<$crate::Migration>> {
@@ -236,10 +246,10 @@ macro_rules! builder {
                 $crate::in_time(OPERATION, config.settings.deadline, pending).await
             }
 
-            /// Checks the settings as far as possible without the database.
+            /// Checks all settings that can be checked without the database.
             ///
             /// # Errors
-            /// `Misconfigured`, with the first invalid setting.
+            /// `Misconfigured` for the first invalid setting.
             pub fn check(&self) -> ::ratchet_core::Result<()> {
                 let config = self.clone().into_config();
                 config

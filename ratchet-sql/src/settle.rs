@@ -1,4 +1,4 @@
-//! Settles claims, and stores the reports of running ones.
+//! Settles claims, and stores the reports of running bodies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,17 +14,17 @@ use crate::lanes::Places;
 use crate::row;
 use crate::store::SqlStore;
 
-/// The maximum delay, in milliseconds. It is longer than any job needs, and adding it to a time
-/// does not overflow in the database.
+/// Maximum delay before a job's next run, in milliseconds. The database can add it to a time
+/// without overflow.
 const LONGEST_DELAY: i64 = i64::MAX / 2;
 
-/// The settlement of a job that other jobs wait for, or that another transaction had locked.
+/// A settlement of a job for which other jobs wait, or which another transaction has locked.
 struct Awaited<'a> {
     settlement: &'a Settlement,
     has_lane: bool,
 }
 
-/// The columns of the statement `settle_jobs`, one value per settlement.
+/// Parameters of the statement `settle_jobs`: one list per column, one value per settlement.
 #[derive(Default)]
 struct Columns<'a> {
     jobs: Vec<Uuid>,
@@ -42,7 +42,8 @@ struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     fn push(&mut self, settlement: &'a Settlement, seq: i64) {
-        // Cancellation is handled by the statement, which knows whether it was requested.
+        // The statement applies a requested cancellation, because only the database knows whether
+        // it was requested.
         let effect = settlement.effect(false);
         self.jobs.push(settlement.token.job.as_uuid());
         self.seqs.push(seq);
@@ -64,17 +65,19 @@ impl<'a> Columns<'a> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Ends the claims of one call.
+    /// Applies the settlements of one call. Returns for each whether it was applied or stale.
     ///
-    /// A statement ends at most one claim of each job. Several settlements of one job are rare;
-    /// they run one after the other, because the job keeps the token of its last settlement. A job
-    /// is settled after the others, in a separate transaction, if other jobs wait for its end: in
-    /// its lane, or linked to it or to its batch.
+    /// One statement ends at most one claim of each job. Several settlements of the same job are
+    /// rare. They are applied one after the other, because a job stores only the token of its last
+    /// settlement.
+    ///
+    /// Jobs for whose end other jobs wait are settled last, in a separate transaction. Another job
+    /// waits if it is in the same lane, or is linked to the job or to its batch.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut lease = self.lease().await?;
         let mut answers = vec![Fenced::Stale; settlements.len()];
         for mut turn in Settlement::turns(settlements) {
-            // In order of id, so that all calls lock in the same order.
+            // Sort by id, so that all calls lock jobs in the same order.
             turn.sort_unstable_by_key(|place| settlements[*place].token.job);
             let one_each: Vec<&Settlement> =
                 turn.iter().map(|place| &settlements[*place]).collect();
@@ -95,8 +98,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Ends one claim of each of these jobs. Returns the settlements that it left out, because
-    /// other jobs wait for the job or another transaction has locked it.
+    /// Applies these settlements, at most one per job. Returns the settlements that it left out,
+    /// because other jobs wait for the job or another transaction has locked it.
     async fn settle_turn<'a>(
         &self,
         lease: &mut D::Lease,
@@ -123,7 +126,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(found)
     }
 
-    /// Ends the claims of those jobs that no other transaction has locked.
+    /// Applies those settlements whose jobs no other transaction has locked.
     async fn end_free(
         &self,
         lease: &mut D::Lease,
@@ -139,9 +142,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Ends the claims of jobs that other jobs wait for, or that another transaction had locked.
-    /// Waits for locked jobs only after all other jobs are settled, so that a locked job delays no
-    /// other.
+    /// Applies settlements of jobs for which other jobs wait, or which another transaction has
+    /// locked. First settles all jobs that are not locked. Only then waits for each locked job.
     async fn settle_awaited(
         &self,
         lease: &mut D::Lease,
@@ -177,8 +179,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Ends those claims whose jobs and lanes no other transaction has locked, and returns the
-    /// others.
+    /// Applies those settlements whose jobs and lanes no other transaction has locked. Returns the
+    /// other settlements.
     async fn end_together<'a>(
         &self,
         lease: &mut D::Lease,
@@ -206,7 +208,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(later)
     }
 
-    /// Ends a claim whose job or lane another transaction had locked, waiting for the lock.
+    /// Applies one settlement, and waits if another transaction has locked its job or lane.
     async fn end_alone(
         &self,
         lease: &mut D::Lease,
@@ -220,7 +222,8 @@ impl<D: Dialect> SqlStore<D> {
             .await
     }
 
-    /// Ends claims of jobs whose lanes are locked, and applies the effects on other jobs.
+    /// Applies settlements whose lanes this transaction has locked. Also applies the effects on the
+    /// jobs that wait for the ended jobs.
     async fn end_awaited(
         &self,
         lease: &mut D::Lease,
@@ -237,9 +240,11 @@ impl<D: Dialect> SqlStore<D> {
         self.follow_ends(lease, &ended).await
     }
 
-    /// Runs the statement that ends claims, and adds the ended claims to `applied`. Returns the
-    /// jobs that ended, with their flags. `followed` is whether the caller then applies the effects
-    /// that the ends of these jobs have on other jobs.
+    /// Runs the statement that ends claims, and adds the tokens of the ended claims to `applied`.
+    /// Returns the jobs that ended, with their flags.
+    ///
+    /// If `followed` is `false`, skips jobs that would end while other jobs wait for their end. If
+    /// it is `true`, the caller must apply the effects on the waiting jobs.
     async fn end_claims(
         &self,
         lease: &mut D::Lease,
@@ -249,7 +254,7 @@ impl<D: Dialect> SqlStore<D> {
     ) -> Result<Vec<(Uuid, JobFlags)>> {
         let mut columns = Columns::default();
         for settlement in settlements {
-            // No stored claim has a number beyond the database's range.
+            // No stored claim has a number above `i64::MAX`.
             if let Ok(seq) = i64::try_from(settlement.token.seq) {
                 columns.push(settlement, seq);
             }
@@ -283,8 +288,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(ended)
     }
 
-    /// Adds to `applied` the claims that an earlier call settled with the same token. Returns the
-    /// tokens of the running claims of these jobs, with the jobs' flags.
+    /// Reads the current claims of the jobs whose settlements are not in `applied`. Adds to
+    /// `applied` the tokens that an earlier call settled. Returns the tokens of the claims that are
+    /// still running, with the flags of their jobs.
     async fn find_settled(
         &self,
         lease: &mut D::Lease,
@@ -313,7 +319,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(awaited)
     }
 
-    /// Stores the reports of running bodies.
+    /// Stores the reports of running bodies. Returns an answer for each report.
     pub(crate) async fn keep_reports(&self, reports: &[Report]) -> Result<Vec<Reported>> {
         let told: Vec<(ClaimToken, LastReport<'_>)> =
             Report::last_of_each(reports).into_iter().collect();
@@ -330,8 +336,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Report::answers(reports, |token| alive.get(&token).copied()))
     }
 
-    /// Stores the reports of claims whose jobs no other transaction has locked, and returns the
-    /// others.
+    /// Stores the reports of those claims whose jobs no other transaction has locked. Returns the
+    /// other reports.
     async fn tell_free<'a>(
         &self,
         lease: &mut D::Lease,
@@ -347,7 +353,7 @@ impl<D: Dialect> SqlStore<D> {
         Ok(held)
     }
 
-    /// Stores the reports of claims. Inserts each claim that is still valid into `alive`, with
+    /// Stores the reports. For each claim that is still valid, inserts its token into `alive`, and
     /// whether the cancellation of its job was requested.
     async fn tell(
         &self,
@@ -402,8 +408,8 @@ mod tests {
 
     use super::*;
 
-    /// The statement `settle_jobs` implements a requested cancellation itself. It must do what the
-    /// core does.
+    /// The statement `settle_jobs` applies a requested cancellation in SQL. Its result must be the
+    /// same as that of the core's `Settlement::effect`.
     #[test]
     fn the_statement_knows_what_a_requested_cancellation_does() {
         let (delay, error) = (Duration::from_secs(1), "e".to_owned());

@@ -15,8 +15,8 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> SignalStore for SqlStore<D> {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        // A repeated delivery could reach other jobs, or report that the signal was delivered
-        // already.
+        // A repeated delivery could reach other jobs. It could also report that the signal was
+        // already delivered.
         self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }
@@ -34,7 +34,7 @@ impl<D: Dialect> SqlStore<D> {
         let delivered = match &signal.target {
             SignalTarget::Key(key) => self.signal_all(&mut lease, key, &signal.payload).await,
             SignalTarget::Job(job) => self.signal_one(&mut lease, *job, &signal.payload).await,
-            // A kind of target that this version does not know.
+            // This version does not know this kind of target.
             _ => Ok(Delivered::NotFound),
         };
         lease.end(delivered).await
@@ -98,8 +98,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(Delivered::NotWaiting(state))
     }
 
-    /// Delivers the payload to those of these locked jobs that wait, and returns them in order of
-    /// id.
+    /// Delivers the payload to each of these jobs that waits for a signal. The caller must have
+    /// locked the jobs. Returns the jobs that received the payload, in order of id.
     async fn take_signals(
         &self,
         lease: &mut D::Lease,
@@ -144,8 +144,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(failed).await
     }
 
-    /// Fails those of these jobs that still wait for an overdue signal, and returns them in order
-    /// of id.
+    /// Fails each of these jobs that still waits for an overdue signal. Returns the failed jobs, in
+    /// order of id.
     async fn fail_waiting(&self, lease: &mut D::Lease, jobs: &[Uuid]) -> Inner<Vec<JobId>> {
         let sql = self.sql();
         let mut flags = Vec::with_capacity(jobs.len());

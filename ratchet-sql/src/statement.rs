@@ -6,18 +6,20 @@ use std::sync::Arc;
 
 use crate::dialect::Dialect;
 
-/// A statement on the tables of one schema.
+/// An SQL statement on the tables of one schema.
 pub struct Statement<D> {
     text: Arc<str>,
-    /// The number of parameters.
+    /// Number of parameters of the statement.
     parameters: usize,
     dialect: PhantomData<fn() -> D>,
 }
 
 impl<D: Dialect> Statement<D> {
-    /// Builds a statement from its text in the file, `file`, and from the text to run, `text`.
-    /// Counts the parameters in `file`, because `text` includes the name of the schema, which may
-    /// look like a parameter.
+    /// Builds a statement. `file` is its text in the file of statements, and `text` is the text to
+    /// run.
+    ///
+    /// Counts the parameters in `file`, because `text` includes the name of the schema, and that
+    /// name may look like a parameter.
     #[must_use]
     pub fn new(file: &str, text: String) -> Self {
         Self {
@@ -27,13 +29,14 @@ impl<D: Dialect> Statement<D> {
         }
     }
 
-    /// Returns a query with no parameters bound yet.
+    /// Returns a query that runs this statement. None of its parameters is bound yet.
     #[must_use]
     pub fn query(&self) -> D::Query {
         D::query(self.text(), self.parameters)
     }
 
-    /// Returns the text. The quoted name of the schema is the only outside input in it.
+    /// Returns the SQL text to run. All of it is constant, except for the quoted name of the
+    /// schema.
     #[must_use]
     pub fn text(&self) -> &Arc<str> {
         #[cfg(feature = "mutants")]
@@ -42,7 +45,8 @@ impl<D: Dialect> Statement<D> {
     }
 }
 
-/// Returns the highest parameter number, or 0 without parameters.
+/// Returns the highest parameter number in an SQL text, or 0 if the text has no parameters.
+/// `prefix` is the text before each number, such as `$`.
 fn highest_parameter(text: &str, prefix: &str) -> usize {
     let after_prefix = text.split(prefix).skip(1);
     let numbers = after_prefix.filter_map(|rest| {
@@ -68,35 +72,37 @@ impl<D> fmt::Debug for Statement<D> {
     }
 }
 
-/// The statements of a dialect in addition to the shared ones. Each method returns one that the
-/// shared store runs, or `None` if the dialect does not need it.
+/// Statements that a dialect may define in addition to the shared ones. The shared store runs such
+/// a statement if its method returns one. `None` means that the dialect does not need the
+/// statement.
 pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
-    /// Returns the statement that waits for the claims in progress, in the transaction that pauses
-    /// a queue.
+    /// Returns the statement that waits until the claim statements in progress have finished. The
+    /// store runs it in the transaction that pauses a queue.
     fn await_claims(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Returns the statement that waits for other nodes that join under the same label, in the
-    /// transaction in which a node joins. Its parameter is the label.
+    /// Returns the statement that waits for other transactions in which a node joins under the same
+    /// label. The store runs it in the transaction in which a node joins. Its parameter is the
+    /// label.
     fn await_label(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Returns the statement that stores a single job at less cost than the statement for many
-    /// jobs.
+    /// Returns a statement that stores a single job. It is faster than the statement for many jobs.
     fn enqueue_job(&self) -> Option<&Statement<D>> {
         None
     }
 
-    /// Returns the statement that reads the tags of jobs, if `get_jobs` does not return the tags.
+    /// Returns the statement that reads the tags of jobs. `None` means that the statement
+    /// `get_jobs` returns the tags.
     fn tags_of(&self) -> Option<&Statement<D>> {
         None
     }
 }
 
-/// Lists the statements of a dialect by file. The dialect lists only its own statements, but must
-/// name all files, in the order of the shared statements.
+/// Defines the statements of a dialect. The arguments name all statement files, in the order of the
+/// shared statements. After each file name they list only the dialect's own statements.
 ///
 /// ```text
 /// ratchet_sql::dialect_statements! { Postgres;
@@ -106,8 +112,9 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
 /// }
 /// ```
 ///
-/// The macro defines what [`statements!`](crate::statements) defines; `Own`, the dialect's own
-/// statements; and `load`, which builds the dialect's [`Statements`].
+/// Defines the items that [`statements!`](crate::statements) defines, and two more. The struct
+/// `Own` contains the dialect's own statements. The function `load` builds the dialect's
+/// [`Statements`].
 #[macro_export]
 macro_rules! dialect_statements {
     ($dialect:ident; $($own:tt)*) => {
@@ -115,7 +122,8 @@ macro_rules! dialect_statements {
     };
 }
 
-/// Passes the list of the shared statements to the rule of this macro that the arguments name.
+/// Contains the list of the shared statements. Passes this list to the rule of this macro that the
+/// arguments name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shared_statements {
@@ -155,7 +163,7 @@ macro_rules! shared_statements {
         }
     };
     (@define $($file:ident: $($name:ident)*;)*) => {
-        /// Every statement of a dialect, for one schema.
+        /// All SQL statements of a dialect, for one schema.
         #[derive(Debug)]
         #[expect(missing_docs, reason = "each text begins with what it does")]
         pub struct Statements<D: Dialect> {
@@ -169,13 +177,14 @@ macro_rules! shared_statements {
     ) => {
         $crate::statements! { $($file: $($name)* $($own)*;)* }
 
-        /// The statements that only this dialect has.
+        /// The SQL statements that only this dialect has.
         #[derive(Debug)]
         pub(crate) struct Own {
             $($(pub(crate) $own: $crate::Statement<$dialect>,)*)*
         }
 
-        /// Builds all statements. Calls `make` with the name of each and its text in the file.
+        /// Builds all statements of the dialect. Calls `make` for each statement, with its name and
+        /// its text in the file of statements.
         pub(crate) fn load(
             make: impl FnMut(&'static str, &'static str) -> $crate::Statement<$dialect>,
         ) -> $crate::Statements<$dialect> {

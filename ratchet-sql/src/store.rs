@@ -16,7 +16,8 @@ use crate::order;
 use crate::routes::Routes;
 use crate::statement::Statements;
 
-/// Ratchet's tables in a schema of a database. A dialect's crate wraps it in its own store type.
+/// A store on an SQL server. It contains the connections, the statements and the cached routes for
+/// one schema. Each dialect's crate wraps it in its own store type.
 ///
 /// Clones share the connections.
 pub struct SqlStore<D: Dialect>(Arc<Inside<D>>);
@@ -26,24 +27,26 @@ struct Inside<D: Dialect> {
     sql: Statements<D>,
     routes: Routes,
     lookahead: Lookahead,
-    /// Held while a call other than one for a lock waits for the connection for heartbeats and
-    /// locks. So at most one such call waits there before a call for a lock.
+    /// Semaphore with one permit. A call that is not for a lock holds the permit while it waits for
+    /// the connection for heartbeats and locks. So a call for a lock waits for at most one such
+    /// call.
     lobby: Semaphore,
     schema: String,
     version: String,
     deadline: Duration,
 }
 
-/// How long a call for a lock waits for the connection for heartbeats and locks. Then it uses a
-/// connection for jobs, so that a heartbeat that hangs does not end a leadership.
+/// Maximum time that a call for a lock waits for the connection for heartbeats and locks. After
+/// this time, the call uses a connection for jobs. So a heartbeat that hangs does not end a
+/// leadership.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 impl<D: Dialect> SqlStore<D> {
-    /// Opens a store, whose tables must exist, and reads the routes. `version` is the server's, and
-    /// `deadline` limits each call.
+    /// Opens a store whose tables already exist, and reads the stored routes. `version` is the
+    /// version of the server. `deadline` limits the duration of each call.
     ///
     /// # Errors
-    /// If the routes cannot be read.
+    /// Fails if the routes cannot be read.
     pub async fn open(
         connections: D::Connections,
         sql: Statements<D>,
@@ -65,13 +68,13 @@ impl<D: Dialect> SqlStore<D> {
         })))
     }
 
-    /// Returns the statements.
+    /// Returns the SQL statements of this store.
     #[must_use]
     pub fn sql(&self) -> &Statements<D> {
         &self.0.sql
     }
 
-    /// Returns the connections.
+    /// Returns the connections of this store.
     #[must_use]
     pub fn pools(&self) -> &D::Connections {
         &self.0.connections
@@ -85,19 +88,19 @@ impl<D: Dialect> SqlStore<D> {
         &self.0.lookahead
     }
 
-    /// Returns the schema of the tables.
+    /// Returns the name of the schema that contains the tables.
     #[must_use]
     pub fn schema(&self) -> &str {
         &self.0.schema
     }
 
-    /// Returns the version of the server.
+    /// Returns the version of the database server.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.0.version
     }
 
-    /// Returns how long a call may take.
+    /// Returns the maximum duration of a call.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         self.0.deadline
@@ -109,16 +112,17 @@ impl<D: Dialect> SqlStore<D> {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Leases a connection for jobs.
+    /// Leases a connection from the pool for jobs.
     ///
     /// # Errors
-    /// `Timeout` if none was free in time, `Unavailable` if the store is closed or a new connection
-    /// cannot be opened.
+    /// `Timeout` if no connection became free in time. `Unavailable` if the store is closed or a
+    /// new connection cannot be opened.
     pub async fn lease(&self) -> Inner<D::Lease> {
         self.0.connections.lease().await
     }
 
-    /// Leases the connection for heartbeats and locks, for a call that is not for a lock.
+    /// Leases the connection for heartbeats and locks. Calls that read or change a lock use
+    /// [`live_for_lock`](Self::live_for_lock) instead.
     ///
     /// # Errors
     /// `Unavailable` if the store is closed or a new connection cannot be opened.
@@ -130,9 +134,9 @@ impl<D: Dialect> SqlStore<D> {
         self.0.connections.live().await
     }
 
-    /// Leases the connection for heartbeats and locks, for a call for a lock. It precedes the
-    /// waiting calls that are not for locks, except for one. If the connection is in use for too
-    /// long, leases a connection for jobs instead.
+    /// Leases the connection for heartbeats and locks, for a call that reads or changes a lock. At
+    /// most one call that is not for a lock can get the connection first. If the connection is in
+    /// use for more than 500 ms, leases a connection for jobs instead.
     ///
     /// # Errors
     /// `Unavailable` if the store is closed or a new connection cannot be opened; `Timeout` if no
@@ -147,11 +151,12 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Runs `work`, which must be safe to repeat. Repeats it after a lost connection, at most as
-    /// often as the pool has connections.
+    /// Runs `work`, which must be safe to repeat. If the connection is lost, runs `work` again, at
+    /// most as often as the pool has connections. An error names `operation` as the failed
+    /// operation.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub async fn call<T: Send, Work: Future<Output = Inner<T>> + Send>(
         &self,
         operation: &'static str,
@@ -162,11 +167,12 @@ impl<D: Dialect> SqlStore<D> {
             .map_err(|failure| failure.during(operation))
     }
 
-    /// Runs `work` as [`call`](Self::call) does, but repeats it only if the server reported that it
-    /// rolled `work` back. For work whose repetition would give another answer.
+    /// Runs `work` as [`call`](Self::call) does, but repeats `work` only if the server reported
+    /// that it rolled back the first run. Use it for work whose repetition could give another
+    /// answer.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// The errors of `work`.
     pub async fn call_once<T: Send, Work: Future<Output = Inner<T>> + Send>(
         &self,
         operation: &'static str,
@@ -177,11 +183,11 @@ impl<D: Dialect> SqlStore<D> {
             .map_err(|failure| failure.during(operation))
     }
 
-    /// Runs `work` as [`call`](Self::call) does, but does not name an operation in the failure. For
-    /// operations that no store trait declares.
+    /// Runs `work` as [`call`](Self::call) does, but the error names no operation. Use it for
+    /// operations that are not methods of a store trait.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub async fn repeat_lost<T: Send, Work: Future<Output = Inner<T>> + Send>(
         &self,
         work: impl Fn() -> Work + Send + Sync,
@@ -194,7 +200,8 @@ impl<D: Dialect> SqlStore<D> {
         repeat: impl Fn(Loss) -> bool + Send + Sync,
         work: impl Fn() -> Work + Send + Sync,
     ) -> Inner<T> {
-        // Each idle connection of the pool may have been lost too.
+        // Each idle connection of the pool may have been lost too, so one repetition may not be
+        // enough.
         let mut repeats = LossRepeats::at_most(self.0.connections.max_connections());
         loop {
             let mut failure = match work().await {
@@ -210,11 +217,11 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Runs `work` once, within the deadline. For calls that do not come through the core's
-    /// `Checked`, such as a statement in a transaction of the application.
+    /// Runs `work` once, within the store's deadline. Use it for calls that do not pass through the
+    /// core's `Checked`, such as a statement in a transaction of the application.
     ///
     /// # Errors
-    /// Those of `work`, and `Timeout` after the deadline.
+    /// The errors of `work`, and `Timeout` if `work` does not complete within the deadline.
     pub async fn within<T>(&self, work: impl Future<Output = Inner<T>> + Send) -> Inner<T> {
         match tokio::time::timeout(self.0.deadline, work).await {
             Ok(done) => done,
@@ -222,28 +229,29 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Returns the policy with which the core calls this store.
+    /// Returns the deadline and the number of repetitions with which the core calls this store.
     #[must_use]
     pub fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(self.0.deadline)
     }
 
-    /// Drops the idle connections, and returns the failure of a call that had no answer within the
-    /// deadline.
+    /// Closes the idle connections, and returns the `Timeout` failure of a call that got no reply
+    /// within the deadline.
     #[must_use]
     pub fn too_late(&self) -> Failure {
         self.drop_idle();
         too_late(self.0.deadline)
     }
 
-    /// Drops the idle connections. The network may have dropped them silently, and each of them
-    /// would cost a call its whole deadline.
+    /// Closes the idle connections. The network may have interrupted them without notice. Each call
+    /// on such a connection would fail only after its whole deadline.
     pub fn drop_idle(&self) {
         self.0.connections.drop_idle();
     }
 
-    /// Reads up to `limit` rows whose name is greater than `after`, in byte order. The names are in
-    /// `column`. `list` builds the statement for a name and a number of rows.
+    /// Returns up to `limit` rows whose names come after `after` in byte order. `column` is the
+    /// index of the column with the name. `list` builds the statement for a name and a maximum
+    /// number of rows.
     pub(crate) async fn named(
         &self,
         lease: &mut D::Lease,
@@ -261,7 +269,7 @@ impl<D: Dialect> SqlStore<D> {
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Returns the name of the backend and the version of the server.
+    /// Returns the name of this backend and the version of the server.
     #[must_use]
     pub fn info(&self) -> StoreInfo {
         StoreInfo {
@@ -270,7 +278,7 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Returns how many connections for jobs are open.
+    /// Returns the number of open connections in the pool for jobs.
     #[must_use]
     pub fn open_connections(&self) -> u32 {
         self.0.connections.open_connections()
@@ -284,7 +292,7 @@ impl<D: Dialect> Clone for SqlStore<D> {
 }
 
 impl<D: Dialect> fmt::Debug for SqlStore<D> {
-    /// Omits the connections, whose settings include the password.
+    /// Does not write the connections, because their settings include the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlStore")
             .field("backend", &D::BACKEND)
@@ -294,7 +302,7 @@ impl<D: Dialect> fmt::Debug for SqlStore<D> {
     }
 }
 
-/// Builds the failure of a call that had no answer within this deadline.
+/// Builds the `Timeout` failure of a call that got no reply within `deadline`.
 #[must_use]
 pub fn too_late(deadline: Duration) -> Failure {
     Failure::new(
@@ -303,9 +311,11 @@ pub fn too_late(deadline: Duration) -> Failure {
     )
 }
 
-/// Implements [`Store`](ratchet_core::store::Store) for a type that implements diagnostics and
-/// transactions itself. The other arguments are methods of the type: one returns its [`SqlStore`],
-/// one its coordinator, and one closes it.
+/// Implements [`Store`](ratchet_core::store::Store) for the store type of a dialect. The type must
+/// implement `DiagnosticStore` and `TransactionStore` itself.
+///
+/// The other arguments are names of the type's methods: `$shared` returns its [`SqlStore`],
+/// `$coordinator` returns its coordinator, and `$close` closes the store.
 #[macro_export]
 macro_rules! store {
     ($store:ty, $shared:ident, $coordinator:ident, $close:ident) => {

@@ -6,13 +6,13 @@ use uuid::Uuid;
 use crate::dialect::Row;
 use crate::failure::{Failure, Result};
 
-/// A type that a column can be read as.
+/// A Rust type as which the value of a column can be read.
 pub trait Value<'r>: Sized {
-    /// Reads the column of a row.
+    /// Reads the value in column number `column` of `row`.
     ///
     /// # Errors
-    /// Those of the methods of [`Row`]; and `Corrupt` if the value is NULL and the type is not an
-    /// `Option`.
+    /// The errors of the methods of [`Row`]. Also `Corrupt` if the value is NULL and the type is
+    /// not an `Option`.
     fn read<R: Row>(row: &'r R, column: usize) -> Result<Self>;
 }
 

@@ -11,44 +11,49 @@ use crate::enqueue::need_more_than_an_insert;
 use crate::failure::{Failure, Result};
 use crate::store::SqlStore;
 
-/// The maximum number of tries of an enqueue that loses races or whose routes are missing.
+/// Maximum number of tries of one enqueue. A try is repeated if it lost a race against another
+/// transaction, or if the database lacked a cached route.
 const TRIES: u32 = 5;
 
-/// A connection in a transaction of the application, with a savepoint to which a failed enqueue
-/// rolls back.
+/// A connection on which a transaction of the application is open. If an enqueue fails, the store
+/// rolls back to a savepoint on this connection.
 pub trait Savepoint<D: Dialect>: Run<D> {
-    /// Whether jobs that need only one insert need a savepoint, too.
+    /// Whether to set a savepoint even if the jobs need only one insert.
     const ALWAYS: bool;
 
-    /// Returns whether the transaction can continue after this failure once it has been rolled back
-    /// to the savepoint.
+    /// Returns whether the transaction can continue after this failure, provided that it was rolled
+    /// back to the savepoint.
     fn survives(failure: &Failure) -> bool;
 
-    /// Sets the savepoint.
+    /// Sets the savepoint at the current point of the transaction.
     fn save(&mut self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Releases the savepoint, and keeps what was written after it.
+    /// Releases the savepoint. Changes made since the savepoint remain part of the transaction.
     fn release(&mut self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Rolls back to the savepoint, and releases it.
+    /// Rolls back to the savepoint, then releases the savepoint.
     fn roll_back(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
 impl<D: Dialect> SqlStore<D> {
-    /// Stores the jobs of one call inside a transaction of the application.
+    /// Stores jobs inside a transaction of the application.
     ///
-    /// Repeats an enqueue that loses a race, because the application cannot know whether a
-    /// repetition is safe. After a `Timeout` the application must roll back the transaction. Before
-    /// it returns this error, the store rolls back to the savepoint, if there is one and the server
-    /// answers within another deadline. So no part of the jobs can be committed by mistake.
+    /// If an enqueue loses a race against another transaction, the store repeats the enqueue,
+    /// because the application cannot know whether a repetition is safe.
+    ///
+    /// After a `Timeout`, the application must roll back its transaction. If the store has set a
+    /// savepoint, it tries to roll back to the savepoint before it returns `Timeout`. This takes at
+    /// most one more deadline. The application then cannot commit part of the jobs by mistake.
     ///
     /// # Errors
-    /// `Invalid`, after which the transaction can continue; `Contention` if every try lost a race;
-    /// `Timeout` after the deadline; and failures of the database.
+    /// - `Invalid` for invalid jobs. The transaction can continue.
+    /// - `Contention` if every try lost a race against another transaction.
+    /// - `Timeout` after the deadline.
+    /// - Other failures of the database.
     ///
     /// # Cancel safety
-    /// If the future is dropped, it may have written part of the jobs: the application must roll
-    /// back the transaction.
+    /// If the future is dropped, some of the jobs may already be written. The application must then
+    /// roll back the transaction.
     pub async fn enqueue_within<S: Savepoint<D>>(
         &self,
         on: &mut S,
@@ -66,7 +71,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         let failure = self.too_late();
         if saved.into_inner() {
-            // If the rollback fails, the whole transaction fails.
+            // If the rollback fails, the database rejects the whole transaction.
             let _ = timeout(deadline, on.roll_back()).await;
         }
         Err(failure)
@@ -79,7 +84,7 @@ impl<D: Dialect> SqlStore<D> {
         saves: bool,
         saved: &AtomicBool,
     ) -> Result<Vec<Enqueued>> {
-        // Without a savepoint, only a call that stored nothing can be repeated, because it left the
+        // Without a savepoint, repeat only a call that stored nothing, because such a call left the
         // transaction unchanged.
         let lost = |failure: &Failure| {
             let raced = failure.kind == StoreErrorKind::Contention;
@@ -94,7 +99,7 @@ impl<D: Dialect> SqlStore<D> {
         self.try_within(on, jobs, saves, saved).await
     }
 
-    /// Tries the enqueue once. `saved` is `true` while there is a savepoint to roll back to.
+    /// Tries the enqueue once. Sets `saved` to `true` while a savepoint exists to roll back to.
     async fn try_within<S: Savepoint<D>>(
         &self,
         on: &mut S,

@@ -21,28 +21,31 @@ use crate::row;
 use crate::signals;
 use crate::store::{MongoStore, pause};
 
-/// A job to act on.
+/// A job to which an action is applied.
 struct Target {
     state: JobState,
-    /// The unique key that the job released when it ended.
+    /// Unique key of the job. The job holds this key only while it is unfinished.
     key: Option<String>,
-    /// Its lane.
+    /// Key of the job's lane.
     lane: Option<String>,
-    /// Whether it has links.
+    /// Whether the job has links to parents.
     links: bool,
-    /// Whether it has open links; only set for a requeue.
+    /// Whether the job has open links, for which it still waits. Set only if the action is a
+    /// requeue.
     has_open_links: bool,
-    /// Whether it waits, or waited, for a signal that has not arrived.
+    /// Whether the job waits, or waited until it ended, for a signal that has not arrived.
     lacks_signal: bool,
     ties: Ties,
 }
 
 impl MongoStore {
-    /// Applies the action to each of these jobs.
+    /// Applies the action to each of these jobs, and returns the outcomes.
     ///
-    /// Changes all jobs in one transaction, which is retried if another call changes one of them at
-    /// the same time. Without transactions, changes each job in its own write, which applies only
-    /// if the job is unchanged; after a failure, earlier changes remain.
+    /// On a server with transactions, changes all jobs in one transaction. Retries the transaction
+    /// if another call changes one of the jobs at the same time.
+    ///
+    /// On a server without transactions, changes each job in a separate write. Each write applies
+    /// only if the job has not changed since it was read. After a failure, earlier changes remain.
     pub(crate) async fn act_on_jobs(
         &self,
         ids: &[JobId],
@@ -66,7 +69,7 @@ impl MongoStore {
             .await;
             match tx.finish(done).await {
                 // Jobs at the head of a queue are claimed all the time. So the retry writes to all
-                // jobs first, and concurrent calls then wait for it.
+                // jobs first, and concurrent calls then wait for the retry.
                 Err(failure) if failure.kind == StoreErrorKind::Contention && !first => {
                     first = true;
                 }
@@ -75,7 +78,7 @@ impl MongoStore {
         }
     }
 
-    /// Applies the action to all of these jobs or to none.
+    /// Applies the action to all of these jobs in the transaction `tx`, or to none of them.
     async fn act_together(
         &self,
         tx: &mut Tx<'_>,
@@ -107,9 +110,9 @@ impl MongoStore {
         Ok(acted)
     }
 
-    /// Applies the action to each of these jobs in a write of its own, with many writes in one
-    /// command. Jobs that lack this call's mark afterwards were changed by other calls, and are
-    /// retried one by one.
+    /// Applies the action to each of these jobs in a separate write, with many writes in one
+    /// command. Each write also sets a mark on its job. If a job lacks the mark afterwards, another
+    /// call changed it at the same time. Such jobs are retried one by one.
     async fn act_each(
         &self,
         ids: &[JobId],
@@ -184,8 +187,8 @@ impl MongoStore {
         }
     }
 
-    /// Returns the outcome of the action for each of these jobs, and the writes that apply it.
-    /// Writes nothing. [act.from]
+    /// Returns the outcome of the action for each of these jobs, and the writes that apply the
+    /// action. Does not run these writes. [act.from]
     async fn plan(
         &self,
         tx: &mut Tx<'_>,
@@ -274,9 +277,9 @@ impl MongoStore {
         Ok(targets)
     }
 
-    /// Returns the dead letters that cannot be requeued because their unique key is taken, each
-    /// with the job that holds the key: an unfinished job, or the first of these dead letters with
-    /// that key.
+    /// Returns the dead letters that cannot be requeued because another job holds their unique key.
+    /// Maps each to the job that holds the key: an unfinished job, or an earlier dead letter in
+    /// `ids` that will be requeued with the same key.
     async fn keys_taken(
         &self,
         tx: &mut Tx<'_>,
@@ -301,23 +304,23 @@ impl MongoStore {
     }
 }
 
-/// The writes of a call.
+/// The writes that apply an action to the jobs of one call.
 struct Writes {
     now: Now,
     statements: Vec<Statement>,
-    /// The jobs to delete.
+    /// Jobs to delete.
     removed: Gone,
-    /// The jobs that end.
+    /// Jobs that the action ends.
     ends: Vec<End>,
-    /// The lanes that jobs leave.
+    /// Keys of the lanes that jobs leave because they end.
     left: BTreeSet<String>,
-    /// The places in lanes for requeued jobs.
+    /// Positions in lanes for the requeued jobs.
     places: Places,
 }
 
 impl Writes {
-    /// Adds the writes for one job, and puts the job's new state into `target`, because the ids of
-    /// the call may contain the job again.
+    /// Adds the writes for one job, and returns the outcome of the action. Also updates the state
+    /// in `target`, because the call may contain the same job again.
     fn respond(&mut self, id: JobId, target: &mut Target, action: JobAction) -> ActionOutcome {
         let from = target.state;
         let (pipeline, outcome) = match from.respond(action) {
@@ -348,7 +351,7 @@ impl Writes {
                 if to.is_terminal() {
                     self.left.extend(target.lane.clone());
                     self.ends.push(target.ties.end(id, to, None));
-                    // If the signal has not arrived, it is closed with the job.
+                    // If the signal has not arrived, close the signal together with the job.
                     pipeline.extend(target.lacks_signal.then(signals::closed));
                 }
                 target.state = to;

@@ -20,25 +20,29 @@ impl AppTransaction<MongoStore> for ClientSession {
 }
 
 impl TransactionStore for MongoStore {
-    /// Stores jobs inside a transaction of the caller. The jobs exist once the transaction commits;
-    /// if it aborts, none of them are stored. The session must belong to the store's client, so the
-    /// store must be one from [`from_database`](MongoStore::from_database). A transaction must have
-    /// begun on the session. Its write concern should be `majority`: with another one, acknowledged
-    /// jobs can be lost.
+    /// Stores jobs inside a transaction of the caller. When the transaction commits, the jobs
+    /// exist. If it aborts, none of them are stored.
     ///
-    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. No wakeup
-    /// is sent: nodes find the jobs at their next poll after the commit, or when the caller
-    /// notifies them after the commit.
+    /// The session must belong to the store's client, so create the store with
+    /// [`from_database`](MongoStore::from_database). Begin a transaction on the session before this
+    /// call. Its write concern should be `majority`. With another write concern, acknowledged jobs
+    /// can be lost.
+    ///
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. The store
+    /// sends no wakeup. Nodes find the jobs at their next poll after the commit, unless the caller
+    /// notifies the nodes earlier.
     ///
     /// Transactions of MongoDB do not wait for each other. If another transaction changes the same
-    /// keys, lanes, parents or batches at the same time, the error has the kind `Contention`, and
-    /// the caller must retry the whole transaction. A commit that conflicts fails with the driver's
-    /// label `TransientTransactionError`.
+    /// keys, lanes, parents or batches at the same time, this call fails with `Contention`. The
+    /// caller must then retry the whole transaction. If the commit conflicts with another
+    /// transaction, it fails with the driver's label `TransientTransactionError`.
     ///
-    /// All input is validated before anything is written: after `Invalid` the transaction is
-    /// unchanged, and can be continued and committed. After `Contention` or a failure of the
-    /// database, the transaction is aborted, so that no part of the jobs can be committed by
-    /// accident: the session then has no transaction, and a commit or another abort is an error.
+    /// All input is validated before anything is written. After `Invalid`, the transaction is
+    /// unchanged, and the caller can continue and commit it.
+    ///
+    /// After `Contention` or a failure of the database, the store aborts the transaction, so the
+    /// caller cannot commit part of the jobs by mistake. The session then has no transaction. A
+    /// commit or another abort returns an error.
     ///
     /// ```no_run
     /// # async fn example(client: mongodb::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -57,14 +61,14 @@ impl TransactionStore for MongoStore {
     ///
     /// # Errors
     /// - `Invalid` for bad input.
-    /// - `Misconfigured` on a server without transactions, and for a session that belongs to
-    ///   another client, has no transaction or cannot begin one.
-    /// - `Contention`, or a failure of the database. The transaction is then aborted. If the server
-    ///   does not respond, the abort may take up to another deadline.
+    /// - `Misconfigured` on a server without transactions. Also if the session belongs to another
+    ///   client, has no transaction, or cannot begin one.
+    /// - `Contention`, or a failure of the database. The store then aborts the transaction. If the
+    ///   server does not respond, the abort takes at most another deadline.
     ///
     /// # Cancel safety
-    /// If the future is dropped, it may have written part of the jobs into the transaction, which
-    /// must then be aborted.
+    /// If the future is dropped, some of the jobs may already be written in the transaction. The
+    /// caller must then abort the transaction.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,
@@ -115,9 +119,9 @@ impl MongoStore {
     }
 }
 
-/// Fails if the session has no transaction, because a write would then take effect at once.
+/// Fails if the session has no transaction. Without one, each write would take effect immediately.
 async fn need_begun(session: &mut ClientSession) -> Inner<()> {
-    /// The driver's message if the session already has a transaction.
+    /// The driver's message if a transaction has already begun on the session.
     const BEGUN: &str = "transaction already in progress";
     let refused = match session.start_transaction().await {
         // Nothing was sent in the transaction, so the abort sends nothing.

@@ -22,7 +22,7 @@ use crate::row;
 use crate::select::{behind, order};
 use crate::store::MongoStore;
 
-/// The maximum size of an archived job's text, in bytes. The server limits a document to 16 MiB.
+/// Maximum size of an archived job's text, in bytes. The server limits a whole document to 16 MiB.
 const LONGEST_TEXT: usize = 15 * 1024 * 1024;
 
 #[async_trait]
@@ -47,7 +47,8 @@ impl ArchiveStore for MongoStore {
             .await
     }
 
-    /// Deletes archived jobs that finished long enough ago. [archive.purge]
+    /// Deletes archived jobs that finished before the age in `request`. Returns how many were
+    /// deleted. [archive.purge]
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
         let (age, limit, guard) = (request.older_than, request.limit, request.guard.as_ref());
         self.call_once("purge_archive", || {
@@ -58,8 +59,8 @@ impl ArchiveStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Moves these jobs with their histories to the archive, and returns how many. Jobs that are
-    /// unreadable or too large stay. [archive.move] [archive.poison]
+    /// Moves these jobs with their histories to the archive, and returns the number of moved jobs.
+    /// Jobs that cannot be read or are too large are not moved. [archive.move] [archive.poison]
     pub(crate) async fn put_away(
         &self,
         tx: &mut Tx<'_>,
@@ -164,8 +165,8 @@ fn shown_fields() -> FindOptions {
     row::fields(fields)
 }
 
-/// Reads the id and the archived job from a document of `archive`. The job is `None` if its text
-/// cannot be read.
+/// Reads the job's id and the archived job from a document of the collection `archive`. The
+/// archived job is `None` if its text cannot be read.
 fn archived(row: &RawDocument) -> Inner<(JobId, Option<ArchivedJob>)> {
     let id = row::job_id(row, "_id")?;
     let read = || {

@@ -14,26 +14,25 @@ use crate::pipelines::ids;
 use crate::row;
 use crate::store::MongoStore;
 
-/// The result of examining old jobs.
+/// Result of searching old jobs for unfinished children.
 pub(crate) struct Looked {
-    /// The jobs with a child that has not ended.
+    /// The examined jobs that have an unfinished child.
     pub(crate) awaited: HashSet<JobId>,
-    /// How many jobs were examined.
+    /// Number of jobs that were examined. They are the first ones in the given order.
     pub(crate) at: usize,
 }
 
-/// The maximum number of parents whose links one command reads.
+/// Maximum number of parents whose links one command reads.
 const PARENTS_AT_ONCE: usize = 100;
-/// The maximum number of links that one command reads, of all its parents together.
+/// Maximum number of links that one command reads, for all its parents together.
 const LINKS_AT_ONCE: usize = 1_000;
-/// Once a transaction has read this many links, it leaves the remaining parents to the next
-/// transaction.
+/// Maximum number of links that one transaction reads before it leaves the remaining parents to the
+/// next transaction. The last batch of parents may exceed it.
 const MOST_LINKS: usize = 20_000;
 
 impl MongoStore {
-    /// Returns which of these old jobs, given as documents, have a child that has not ended. If the
-    /// jobs have very many children, it examines only the first of the jobs. [purge.awaited]
-    /// [archive.awaited]
+    /// Returns the jobs in `jobs` that have an unfinished child. If the jobs have very many
+    /// children, examines only some jobs, from the first on. [purge.awaited] [archive.awaited]
     pub(crate) async fn awaited(&self, tx: &mut Tx<'_>, jobs: &[RawDocumentBuf]) -> Result<Looked> {
         let mut looked = Looked {
             awaited: HashSet::new(),
@@ -57,12 +56,12 @@ impl MongoStore {
         Ok(looked)
     }
 
-    /// Adds to `awaited` those of these parents that have a child that has not ended, and returns
-    /// how many links it read. It stops reading the links of a parent at the end of the page with
-    /// the first such child. Uses index `parent`.
+    /// Adds the parents that have an unfinished child to `awaited`, and returns the number of links
+    /// that were read. Reads the links in pages, through the index `parent`. Once a page contains
+    /// an unfinished child, reads no further pages for its parent.
     ///
-    /// Reading a page of children by their ids is several times faster than a `$lookup`, which
-    /// starts a pipeline for each child.
+    /// A command that reads a page of children by id is several times faster than a `$lookup`,
+    /// which starts a pipeline for each child.
     async fn find_awaited(
         &self,
         tx: &mut Tx<'_>,
@@ -108,7 +107,7 @@ impl MongoStore {
         Ok(links)
     }
 
-    /// Returns which of these jobs have not ended.
+    /// Returns the jobs in `jobs` that have not ended.
     async fn unfinished(&self, tx: &mut Tx<'_>, jobs: &[JobId]) -> Result<HashSet<JobId>> {
         let these = doc! { "_id": { "$in": ids(jobs) }, "state": { "$in": unfinished_states() } };
         let only = row::fields(doc! { "_id": 1 });

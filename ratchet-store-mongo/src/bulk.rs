@@ -5,19 +5,19 @@ use ratchet_core::StoreErrorKind;
 
 use crate::error::{Failure, Loss, Result};
 
-/// One of the updates in a command.
+/// One update statement of an update command.
 pub(crate) struct Statement {
     pub(crate) filter: Document,
     pub(crate) pipeline: Vec<Document>,
-    /// The approximate size of its variable part, in bytes. [`fitting`] adds a fixed size for the
-    /// rest.
+    /// Approximate size of the statement's strings, in bytes. [`fitting`] adds a fixed size for the
+    /// rest of the statement.
     pub(crate) bytes: usize,
-    /// Whether it changes all documents that match, not only one.
+    /// Whether the statement changes all matching documents instead of only the first.
     pub(crate) multi: bool,
 }
 
 impl Statement {
-    /// Builds a short statement that changes one document.
+    /// Builds a statement that changes one document, and assumes that its strings are short.
     pub(crate) const fn new(filter: Document, pipeline: Vec<Document>) -> Self {
         Self {
             filter,
@@ -27,7 +27,7 @@ impl Statement {
         }
     }
 
-    /// Sets the approximate size of its strings, in bytes.
+    /// Sets the approximate size of the statement's strings, in bytes.
     pub(crate) const fn bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
         self
@@ -38,11 +38,11 @@ impl Statement {
     }
 }
 
-/// The maximum number of statements in one command.
+/// Maximum number of statements in one command.
 pub(crate) const MOST: usize = 1_000;
 
-/// Returns how many of these statements, from the first on, fit into one command. A command is a
-/// document, which the server limits to 16 MiB.
+/// Returns how many of the first `statements` fit into one command, at least 1. The server limits a
+/// command to 16 MiB, like every document.
 pub(crate) fn fitting(statements: &[Statement]) -> usize {
     const BYTES: usize = 8 * 1024 * 1024;
     const EACH: usize = 2_048;
@@ -55,8 +55,8 @@ pub(crate) fn fitting(statements: &[Statement]) -> usize {
     count.max(1)
 }
 
-/// Returns the number of matched documents from the reply to an update command, or the failure that
-/// the reply contains.
+/// Returns the number of matched documents that the reply to an update command reports. If the
+/// reply contains a failure, returns this failure.
 pub(crate) fn matched_in(reply: &Document) -> Result<u64> {
     let refused = |errors: &Document| {
         let code = errors.get_i32("code").unwrap_or_default();

@@ -14,28 +14,27 @@ use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// The maximum number of ranges that one command reads, because a pipeline is limited to 1,000
-/// stages.
+/// Maximum number of ranges that one command reads. The server limits a pipeline to 1,000 stages.
 const RANGES: usize = 40;
 
-/// The routes that a round of a claim searches for jobs.
+/// The routes in which one search of a claim looks for due jobs.
 pub(crate) struct Chosen {
-    /// The routes whose jobs need no permit.
+    /// Ids of the routes whose jobs need no permit.
     pub(crate) plain: Vec<i32>,
-    /// The routes whose jobs need a permit of a resource that has free permits.
+    /// Routes whose jobs need a permit, by id. Each route's resource has a free permit.
     pub(crate) permitted: BTreeMap<i32, Route>,
-    /// The free permits that the jobs of `permitted` need.
+    /// Number of free permits for each resource of the routes in `permitted`.
     budget: Budget,
 }
 
 impl Chosen {
-    /// Returns whether no route can be claimed from.
+    /// Returns `true` if no route is left from which the claim may take jobs.
     fn is_empty(&self) -> bool {
         self.plain.is_empty() && self.permitted.is_empty()
     }
 
-    /// Returns the ranges to search for candidates. A resource's ranges yield at most as many
-    /// candidates as it has free permits.
+    /// Returns the ranges of routes to search, at most `look_at` candidates in each. For a resource
+    /// with fewer free permits, a range is limited to this number of candidates.
     fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
@@ -54,16 +53,16 @@ impl Chosen {
     }
 }
 
-/// A job that a round may claim.
+/// A due job that the claim may try to take.
 pub(crate) struct Candidate {
     pub(crate) id: JobId,
     pub(crate) priority: Priority,
-    /// The route of the job if the job needs a permit, else `None`.
+    /// Route of the job if the job needs a permit, otherwise `None`.
     pub(crate) permitted: Option<Route>,
 }
 
 impl MongoStore {
-    /// Returns the routes for which `open` returns true, except those of a resource without a free
+    /// Returns the routes for which `open` returns `true`. Omits routes whose resource has no free
     /// permit.
     pub(crate) async fn choose_routes(&self, open: impl Fn(&Route) -> bool) -> Result<Chosen> {
         let plain = |route: &Route| open(route) && route.permit.is_none();
@@ -83,9 +82,9 @@ impl MongoStore {
         Ok(chosen)
     }
 
-    /// Returns the first due jobs in claim order, without those for which no permit is free. Other
-    /// claims may be taking some of these jobs at the same time; the write that claims a job
-    /// decides. [permit.order]
+    /// Returns up to `look_at` due jobs in claim order, without jobs for which no permit is free.
+    /// Another claim may take some of these jobs at the same time. Only the write that claims a job
+    /// decides which claim gets it. [permit.order]
     pub(crate) async fn candidates(
         &self,
         request: &ClaimRequest,
@@ -129,8 +128,8 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// Returns the earliest due time among the jobs of each route that are due at `now`. Routes
-    /// without such a job are omitted. [queue.due]
+    /// Returns the earliest due time of the jobs of each route, by route id. Considers only jobs
+    /// that are due at `now`, and omits routes without such a job. [queue.due]
     pub(crate) async fn first_due(&self, routes: &[i32], now: i64) -> Result<BTreeMap<i32, i64>> {
         let side = self.main();
         let mut first = BTreeMap::new();
@@ -155,7 +154,7 @@ impl MongoStore {
     }
 }
 
-/// Returns the rank of a candidate in claim order, its stored priority, and the number of its
+/// Reads a candidate. Returns its rank in claim order, its stored priority, and the id of its
 /// route.
 fn ranked(
     row: &RawDocument,
@@ -164,8 +163,7 @@ fn ranked(
 ) -> std::result::Result<(ClaimRank, Priority, i32), InvalidInput> {
     let id = row::job_id(row, "_id")?;
     let priority = Priority::from_level(row::int(row, "priority")?)?;
-    // A job with an unreadable time sorts first, so that it is claimed and then failed as
-    // unreadable.
+    // A job with an unreadable time sorts first. So it is claimed, and then fails as unreadable.
     let run_at = row::int(row, "run_at").unwrap_or_default();
     let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
     Ok((rank, priority, row::count(row, "route")?))

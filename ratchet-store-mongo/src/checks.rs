@@ -7,9 +7,9 @@ use ratchet_core::Result;
 
 use crate::config::{SCHEMES, misconfigured};
 
-/// The maximum length of a database's name, in bytes.
+/// Maximum length of a database name, in bytes.
 const DATABASE_BYTES: usize = 63;
-/// The maximum length of a database's name, a dot and a collection's name together, in bytes.
+/// Maximum length of a database name, a dot and a collection name together, in bytes.
 const NAMESPACE_BYTES: usize = 255;
 
 pub(crate) fn check_scheme(url: &str) -> Result<()> {
@@ -29,8 +29,9 @@ pub(crate) fn check_scheme(url: &str) -> Result<()> {
     ))
 }
 
-/// Refuses URL options that weaken the guarantees which the ownership of jobs needs, or that the
-/// builder sets instead. Concerns that the URL omits are set for every collection.
+/// Fails if the URL sets an option that could lose jobs or return stale jobs, or that disables the
+/// driver's retries. Also fails if it sets an option that the builder sets instead. Concerns that
+/// the URL omits are set later, for every collection.
 pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     let concern = options.write_concern.as_ref();
     if let Some(w) = concern.and_then(|concern| concern.w.as_ref())

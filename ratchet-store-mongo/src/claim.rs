@@ -29,7 +29,7 @@ use crate::routes::Last;
 use crate::row;
 use crate::store::{MongoStore, pause};
 
-/// The limits on how long a claim searches for jobs before it returns fewer than wanted.
+/// Limits of a claim's search for jobs. At a limit, the claim returns fewer jobs than requested.
 const PERSISTENCE: Persistence = Persistence {
     rounds: 24,
     free_repeats: false,
@@ -38,52 +38,53 @@ const PERSISTENCE: Persistence = Persistence {
     after_none: 3,
 };
 
-/// After this many consecutive writes that claim no job, a round that has at least half of its jobs
-/// ends.
+/// Number of consecutive writes without a claimed job after which a round ends, if the round has at
+/// least half of its jobs.
 const IN_VAIN: usize = 3;
 
-/// How often a claim tries to read the jobs that it has claimed.
+/// Maximum number of times that a claim tries to read the jobs that it has claimed.
 const LOOKS: u32 = 6;
 
-/// The result of the writes of one round.
+/// Result of the writes that claim jobs in one round.
 struct Took {
-    /// The candidates that the writes tried to claim.
+    /// Candidates that the writes tried to claim.
     tried: Vec<JobId>,
-    /// How many jobs the writes are known to have claimed.
+    /// Number of jobs that the writes have certainly claimed.
     had: usize,
-    /// The failure of a write whose outcome is unknown.
+    /// Failure of a write that may or may not have claimed jobs.
     doubt: Option<Failure>,
 }
 
-/// The result of one round.
+/// Result of one round of a claim: a search for candidates, and the writes that claim them.
 struct Round {
-    /// How many candidates there were.
+    /// Number of candidates that the search found.
     candidates: usize,
-    /// How many jobs the round claimed, including those that it could not keep.
+    /// Number of jobs that the round claimed, including jobs that it released again or could not
+    /// read.
     had: usize,
-    /// The database's time.
+    /// The database's time during the search, in milliseconds since 1970.
     now: i64,
     claimed: Vec<ClaimedJob>,
-    /// The unreadable jobs, with the settlements that end them.
+    /// Settlements that fail the claimed jobs that cannot be read.
     unreadable: Vec<Settlement>,
-    /// The jobs with a long history.
+    /// Claimed jobs whose history is too long for the job's document.
     wordy: Vec<JobId>,
-    /// Whether permits may have limited the candidates.
+    /// Whether a lack of permits may have reduced the number of candidates.
     bounded: bool,
 }
 
-/// What a round may do, by the preconditions that were read.
+/// Result of checking whether a claim may take jobs.
 enum Gate {
-    /// Claims nothing, because the node is not active.
+    /// The claim takes no jobs, because the node is not active.
     Shut,
-    /// Refreshes the routes first, because the store does not know all of them.
+    /// The claim must first read the routes again, because the store does not know all of them.
     Outdated,
-    /// Claims at this time, except from these paused queues.
+    /// The claim may take jobs that are due at `now`, except from the queues in `paused`.
     Open { now: i64, paused: BTreeSet<String> },
 }
 
 impl MongoStore {
-    /// Claims due jobs, in claim order.
+    /// Claims up to `request.limit` due jobs, and returns them in claim order.
     pub(crate) async fn claim_jobs(
         &self,
         request: &ClaimRequest,
@@ -92,7 +93,7 @@ impl MongoStore {
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
-        // When to stop looking for more jobs, set once some are claimed.
+        // Time at which the search for more jobs stops. Set once some jobs are claimed.
         let mut end = None;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
@@ -100,8 +101,8 @@ impl MongoStore {
             let round = match self.round(request, wanted, candidates, end).await {
                 Ok(Some(round)) => round,
                 Err(failure) if claimed.is_empty() => return Err(failure),
-                // The node may not claim, no time is left, or the round failed after earlier rounds
-                // had claimed jobs, which the caller must get.
+                // Stop if the node may not claim or no time is left. Also stop if the round failed
+                // but earlier rounds claimed jobs, because the caller must get these jobs.
                 _ => break,
             };
             first.get_or_insert(round.now);
@@ -141,9 +142,11 @@ impl MongoStore {
         Ok(claimed)
     }
 
-    /// Runs one round; returns `None` if the node may not claim or no time is left to look. Once
-    /// the round has begun to claim jobs, `end` no longer interrupts it, because an interruption
-    /// would leave claims that no caller knows of.
+    /// Runs one round of the claim. Returns `None` if the node may not claim, or if `end` is
+    /// reached during the search for candidates.
+    ///
+    /// After the search, `end` no longer interrupts the round. An interruption could leave claims
+    /// that no caller knows.
     async fn round(
         &self,
         request: &ClaimRequest,
@@ -168,7 +171,8 @@ impl MongoStore {
         }
     }
 
-    /// Looks for candidates; returns `None` if the node may not claim.
+    /// Searches for candidates, and returns them with a round that has no claimed jobs yet. Returns
+    /// `None` if the node may not claim.
     async fn look(
         &self,
         request: &ClaimRequest,
@@ -222,10 +226,12 @@ impl MongoStore {
         Ok(Gate::Open { now, paused })
     }
 
-    /// Claims up to `wanted` candidates: the first ones and, if other claims took some of those,
-    /// the next ones. It skips no free candidate, so that each claimer gets its jobs in order. If
-    /// it has at least half of the jobs and several writes in a row claim none, it leaves the
-    /// missing jobs to the next round instead of trying the remaining candidates one by one.
+    /// Claims up to `wanted` of the candidates, in order. If other claims have taken some of the
+    /// first candidates, tries the next ones. Never skips a candidate that is still free, so each
+    /// claim gets its jobs in claim order.
+    ///
+    /// Stops early if it has at least half of the jobs and several consecutive writes have claimed
+    /// none. The next round then searches for the missing jobs.
     async fn take(
         &self,
         request: &ClaimRequest,
@@ -269,7 +275,8 @@ impl MongoStore {
         took
     }
 
-    /// Claims jobs that need no permits, and returns how many.
+    /// Claims those of the chosen jobs that are still free, and returns their number. These jobs
+    /// need no permits.
     async fn take_plain(
         &self,
         request: &ClaimRequest,
@@ -290,9 +297,9 @@ impl MongoStore {
             .await
     }
 
-    /// Reads the jobs with this call's mark, including those taken by an update that was killed
-    /// halfway or whose reply was lost. No other call knows of these jobs, so a failed read is
-    /// retried.
+    /// Reads the jobs that this call has marked as claimed. These include jobs of an update that
+    /// stopped halfway or whose reply was lost. Retries a failed read, because no other call knows
+    /// these claims.
     async fn rows_taken(
         &self,
         request: &ClaimRequest,
@@ -306,8 +313,8 @@ impl MongoStore {
             let look = async {
                 let mut on = side.plain();
                 if took.doubt.is_some() {
-                    // So far, a majority may have only a part of the writes. This update changes
-                    // nothing, and waits until a majority has them all.
+                    // So far, a majority of the members may have only some of the writes. This
+                    // update changes nothing. It returns when a majority has all of them.
                     let (mine, same) = pipelines::still_taken(&took.tried, call);
                     on.update_these(&side.jobs, mine, same).await?;
                 }
@@ -326,8 +333,8 @@ impl MongoStore {
         }
     }
 
-    /// Decodes the claimed jobs, and releases those whose queue has been paused in the meantime, or
-    /// all of them if the node may no longer claim.
+    /// Decodes the claimed jobs, and adds them to `round`. Releases jobs whose queue was paused
+    /// after the search. Releases all jobs if the node may no longer claim.
     async fn look_at_taken(
         &self,
         request: &ClaimRequest,
@@ -383,7 +390,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Undoes claims that were not returned to a caller.
+    /// Undoes these claims, which no caller has received.
     async fn untake(&self, claims: &[ClaimToken], call: ObjectId) -> Result<()> {
         let side = self.main();
         let jobs: Vec<JobId> = claims.iter().map(|token| token.job).collect();
@@ -392,7 +399,8 @@ impl MongoStore {
         if usize::try_from(undone) == Ok(claims.len()) {
             return Ok(());
         }
-        // The claims that remain have cancel requests, which a release applies.
+        // The remaining claims have a requested cancellation. Releasing such a claim cancels its
+        // job.
         let released = |token: &ClaimToken| Settlement::new(*token, Outcome::Released);
         let released: Vec<Settlement> = claims.iter().map(released).collect();
         self.settle_jobs(&released).await?;
@@ -400,7 +408,8 @@ impl MongoStore {
     }
 }
 
-/// Reads the claim from a document of `jobs`. Fails with the first field that is unreadable.
+/// Reads the claimed job from a document of the collection `jobs`. The error names the first field
+/// that cannot be read.
 fn decode(
     row: &RawDocument,
     token: ClaimToken,

@@ -17,12 +17,13 @@ use crate::config::client;
 use crate::connection::{Side, Terms};
 use crate::outages::Outages;
 
-/// The pool size for heartbeats, locks and wakeups; wakeups keep one connection busy.
+/// Maximum number of connections for heartbeats, locks and wakeups. Wakeups use one of them
+/// permanently.
 const LIVE_CONNECTIONS: u32 = 4;
-/// The minimum pause between two attempts to authenticate with new clients.
+/// Minimum time between two attempts to authenticate with new clients.
 const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
-/// The settings from which clients for a URL are created.
+/// Settings from which the store creates its clients, if it is configured with a URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) options: ClientOptions,
@@ -49,21 +50,22 @@ impl Source {
     }
 }
 
-/// The collections, accessed through two clients.
+/// The store's collections, accessed through two separate clients of the driver.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    /// For jobs.
+    /// Collections for calls about jobs.
     pub(crate) main: Side,
-    /// For heartbeats and locks.
+    /// Collections for heartbeats and locks.
     pub(crate) live: Side,
-    /// The outages of the client of `live`.
+    /// Reports when the client of `live` loses its connections.
     pub(crate) outages: Outages,
-    /// The pair that replaces this one after its user was dropped.
+    /// Pair that replaces this pair, once the database user of this pair was dropped and created
+    /// again.
     next: OnceLock<Box<Self>>,
 }
 
 impl Pair {
-    /// Creates a pair that uses the application's client for everything.
+    /// Creates a pair that uses the application's client for all calls.
     pub(crate) fn of_application(side: Side) -> Self {
         Self {
             main: side.clone(),
@@ -87,11 +89,11 @@ impl Pair {
     }
 }
 
-/// The clients in use.
+/// The clients of a store, and the settings to replace them.
 #[derive(Debug)]
 pub(crate) struct Clients {
     first: Pair,
-    /// `None` if the client is the application's.
+    /// Settings for new clients. `None` if the application supplies the client.
     source: Option<Source>,
     last_try: Mutex<Option<Instant>>,
 }
@@ -113,18 +115,20 @@ impl Clients {
         pair
     }
 
-    /// Returns the options of the URL; `None` if the client is the application's.
+    /// Returns the client options from the URL. Returns `None` if the application supplies the
+    /// client.
     pub(crate) fn options(&self) -> Option<&ClientOptions> {
         self.source.as_ref().map(|source| &source.options)
     }
 
-    /// Returns whether the clients are the store's own.
+    /// Returns `true` if the store created the clients, and `false` if the application supplies the
+    /// client.
     pub(crate) const fn are_own(&self) -> bool {
         self.source.is_some()
     }
 
-    /// Replaces clients whose user was dropped, if new clients can authenticate. Returns whether
-    /// newer clients are in use now.
+    /// Replaces the clients in `refused`, whose database user was dropped, if new clients can
+    /// authenticate. Returns whether the store now uses newer clients.
     pub(crate) async fn replace(&self, refused: &Pair) -> bool {
         let Some(source) = &self.source else {
             return false;

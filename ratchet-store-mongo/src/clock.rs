@@ -6,26 +6,26 @@ use ratchet_core::StoreErrorKind;
 use crate::connection::{Rows, Side};
 use crate::error::{Failure, Result};
 
-/// The source of the time.
+/// The clock from which the store reads the time.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The server's clock.
     Server,
-    /// For tests: the field `now_ms` of the only document of a collection.
+    /// A test's clock: the field `now_ms` of the only document of this collection.
     Test(Rows),
 }
 
-/// The time of one statement.
+/// The current time as used by one statement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Now {
     /// The time at which the server runs the statement.
     Server,
-    /// A constant, in milliseconds.
+    /// A constant time, in milliseconds since 1970.
     Fixed(i64),
 }
 
 impl Now {
-    /// Returns the time as an expression in a pipeline.
+    /// Returns an expression for this time that an aggregation pipeline can use.
     pub(crate) fn expression(self) -> Bson {
         match self {
             Self::Server => doc! { "$toLong": "$$NOW" }.into(),
@@ -35,8 +35,8 @@ impl Now {
 }
 
 impl Clock {
-    /// Returns the time for a statement in which the server can evaluate expressions. Needs no
-    /// round trip, except with a test's clock.
+    /// Returns the time for a statement in which the server can evaluate expressions. With the
+    /// server's clock, this needs no round trip.
     pub(crate) async fn now(&self, side: &Side) -> Result<Now> {
         match self {
             Self::Server => Ok(Now::Server),
@@ -44,8 +44,8 @@ impl Clock {
         }
     }
 
-    /// Reads the time, in milliseconds, for statements that need a constant: for the bound of an
-    /// index, or in an insert, in which the server evaluates no expressions.
+    /// Reads the time, in milliseconds since 1970. Use it where the server evaluates no expression:
+    /// in an insert, or for the bound of an index range.
     pub(crate) async fn millis(&self, side: &Side) -> Result<i64> {
         match self {
             Self::Server => {

@@ -20,17 +20,17 @@ use crate::store::{MongoStore, too_late};
 /// The URL schemes of this backend.
 pub const SCHEMES: [&str; 2] = ["mongodb", "mongodb+srv"];
 
-/// The database for URLs that name none.
+/// Name of the database if neither the URL nor the builder names one.
 const DATABASE: &str = "ratchet";
-/// The maximum deadline, because the server's time limits are 32-bit milliseconds.
+/// Maximum deadline. The server's time limits are 32-bit numbers of milliseconds.
 const LONGEST_DEADLINE: Duration = Duration::from_millis(i32::MAX as u64);
-/// The default deadline. It is longer than an election, which begins 10 s after the primary falls
-/// silent.
+/// Default deadline. It exceeds the time to replace a failed primary: the election begins 10 s
+/// after the primary stops responding.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The length of the longest collection name without the prefix.
+/// Length of the longest collection name without the prefix, in bytes.
 const LONGEST_COLLECTION: usize = "recurring".len();
 
-/// Settings of a [`MongoStore`], made by [`MongoStore::builder`] or
+/// Settings of a [`MongoStore`]. Create a builder with [`MongoStore::builder`] or
 /// [`MongoStore::database_builder`].
 ///
 /// ```
@@ -92,91 +92,104 @@ impl Builder {
         }
     }
 
-    /// Sets the name of the database, overriding the URL; `ratchet` if neither names one. Not
-    /// allowed if the application supplies the database.
+    /// Sets the name of the database. The default is the name in the URL, or `ratchet` if the URL
+    /// contains none. Must not be set if the application supplies the database.
     pub fn database(mut self, name: impl Into<String>) -> Self {
         self.database = Some(name.into());
         self
     }
 
-    /// Sets the prefix of the collections' names; `ratchet_` by default.
+    /// Sets the prefix of the collection names. The default is `ratchet_`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets the maximum size of the pool for each server. It does not include the connections for
-    /// heartbeats, locks and wakeups, at most four, nor those with which the driver monitors the
-    /// servers. The default is the URL's value, or else 10. Not allowed if the application supplies
-    /// the database.
+    /// Sets the maximum number of pooled connections to each server. The default is the value in
+    /// the URL, or 10 if the URL contains none. Must not be set if the application supplies the
+    /// database.
+    ///
+    /// The store opens other connections in addition: at most four for heartbeats, locks and
+    /// wakeups, and those with which the driver monitors the servers.
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.max_connections = Some(connections);
         self
     }
 
-    /// Sets how long a call may take in all before it fails with `Timeout`; 20 s by default, at
-    /// most about 24 days. A replica set with default settings takes 10 to 12 s to replace a
-    /// primary that vanished, and calls of clients wait for that. A node gives up a call after its
-    /// own `store_deadline`, and then repeats it.
+    /// Sets the maximum duration of a call, after which the call fails with `Timeout`. The default
+    /// is 20 s, the maximum about 24 days.
     ///
-    /// Reads and most updates send this limit to the server (`maxTimeMS`), and every write waits at
-    /// most that long for a majority (`wtimeout`). If no server can be selected within three
-    /// quarters of this time, or within the URL's `serverSelectionTimeoutMS`, the call fails with
-    /// `Unavailable`.
+    /// A replica set with default settings takes 10 to 12 s to replace a failed primary. During
+    /// this time, calls of clients wait, and fail at their deadline. A node stops waiting for a
+    /// call after its own `store_deadline`, and then repeats the call.
+    ///
+    /// Reads and most updates send this limit to the server as `maxTimeMS`. Every write waits at
+    /// most this long until a majority of the members has it (`wtimeout`). If the driver finds no
+    /// suitable server in time, the call fails with `Unavailable`. The limit for this is the URL's
+    /// `serverSelectionTimeoutMS`, or else three quarters of this deadline.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sets the name of the connections in the server's log; `ratchet` unless set here or in the
-    /// URL. Not allowed if the application supplies the database.
+    /// Sets the name that the server's log shows for the connections. The default is the name in
+    /// the URL, or `ratchet` if the URL contains none. Must not be set if the application supplies
+    /// the database.
     pub fn application_name(mut self, name: impl Into<String>) -> Self {
         self.application_name = Some(name.into());
         self
     }
 
-    /// Sets whether a write waits until it is in the journals of a majority; `true` by default. If
-    /// `false`, it waits only until a majority has it in memory. Acknowledged writes then survive
-    /// the loss of any minority of the set, but not a power failure of all members at once.
+    /// Sets whether a write waits until a majority of the members has it in the journal. The
+    /// default is `true`.
+    ///
+    /// If `false`, a write waits only until a majority has it in memory. Acknowledged writes then
+    /// survive the loss of any minority of the members, but not a power failure of all members at
+    /// the same time.
     pub fn journaled(mut self, journaled: bool) -> Self {
         self.journaled = journaled;
         self
     }
 
-    /// Sets whether to create missing collections and indexes; `true` by default. If `false`,
-    /// connecting fails with `SchemaMismatch` unless all exist.
+    /// Sets whether connecting creates missing collections and indexes. The default is `true`. If
+    /// `false` and one of them is missing, connecting fails with `SchemaMismatch`.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Sets whether the store carries wakeups ([`MongoCoordinator`](crate::MongoCoordinator));
-    /// `true` by default. A standalone server has no wakeups.
+    /// Sets whether the store transports wakeups between nodes through a
+    /// [`MongoCoordinator`](crate::MongoCoordinator). The default is `true`. On a standalone
+    /// server, the store never transports wakeups.
     pub fn wakeups(mut self, wakeups: bool) -> Self {
         self.wakeups = wakeups;
         self
     }
 
-    /// For tests: reads the time from the field `now_ms` of the only document of this collection,
-    /// which the test has created, instead of the server's clock.
+    /// Sets a collection from which the store reads the time, instead of the server's clock. For
+    /// tests only.
+    ///
+    /// The test must create this collection with one document. Its field `now_ms` is the time in
+    /// milliseconds since 1970.
     pub fn clock_collection(mut self, collection: impl Into<String>) -> Self {
         self.clock_collection = Some(collection.into());
         self
     }
 
-    /// Connects, creates missing collections and indexes, and checks that the existing ones are
-    /// what this version of Ratchet needs.
+    /// Connects to the database, creates missing collections and indexes, and checks that the
+    /// existing ones match this version of Ratchet.
     ///
     /// # Errors
-    /// `Misconfigured` if a setting, the URL, the credentials, the privileges of the user or the
-    /// name of the replica set is wrong, or the URL has `directConnection=true` for one of several
-    /// members; `SchemaMismatch` if collections with these names have a newer version, have other
-    /// indexes or are not Ratchet's; `Unavailable` or `Timeout` if the database cannot be reached
-    /// or does not respond in time.
+    /// - `Misconfigured` if a setting, the URL, the credentials, the user's privileges or the name
+    ///   of the replica set is wrong. Also if the URL has `directConnection=true` but the replica
+    ///   set has several members.
+    /// - `SchemaMismatch` if collections with these names have a newer version, have other indexes,
+    ///   or are not Ratchet's.
+    /// - `Unavailable` or `Timeout` if the database cannot be reached or does not respond in time.
     ///
     /// # Cancel safety
-    /// Dropping the future stops connecting. What was created so far stays, and the next attempt
-    /// uses it.
+    /// Dropping the future stops connecting. Collections and indexes that were already created
+    /// remain, and the next attempt uses them.
     pub async fn connect(self) -> Result<Checked<MongoStore>> {
         let config = self
             .into_config()
@@ -185,13 +198,14 @@ impl Builder {
         MongoStore::open(config).await.map(Checked::new)
     }
 
-    /// Returns all migrations for these settings, in order. Does not access the database.
+    /// Returns all migrations for these settings, in order of version. Does not access the
+    /// database.
     #[must_use]
     pub fn migrations(&self) -> Vec<Migration> {
         let database = match &self.target {
             Target::Database(database) => Some(database.name().to_owned()),
             Target::Url(url) => self.database.clone().or_else(|| {
-                // `connect` reports a URL that cannot be parsed.
+                // Ignore a URL that cannot be parsed: `connect` reports it.
                 let parsed = ConnectionString::parse(url).ok()?;
                 Some(
                     parsed
@@ -203,11 +217,11 @@ impl Builder {
         open::scripts(database.as_deref(), &self.prefix)
     }
 
-    /// Returns the migration that [`connect`](Self::connect) would apply: one step, or none.
-    /// Changes nothing.
+    /// Returns the migration that [`connect`](Self::connect) would apply, or an empty list if none
+    /// is missing. Changes nothing in the database.
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect).
+    /// The same as for [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// Dropping the future stops the call.
@@ -229,11 +243,11 @@ impl Builder {
         }
     }
 
-    /// Checks the settings, as far as possible without accessing the database or resolving the
-    /// names of its servers.
+    /// Checks all settings that can be checked without accessing the database and without resolving
+    /// the names of its servers.
     ///
     /// # Errors
-    /// `Misconfigured`, with the first invalid setting.
+    /// `Misconfigured` for the first invalid setting.
     pub fn check(&self) -> Result<()> {
         self.check_settings()
             .map_err(|error| error.during("check settings"))
@@ -350,7 +364,8 @@ pub(crate) fn client(options: ClientOptions) -> Result<Client> {
     Client::with_options(options).map_err(|error| unreadable("", &error.kind))
 }
 
-/// Returns the error for a URL that the driver refuses, without the URL's secrets.
+/// Builds the error for a URL that the driver rejects. The error contains no password or user name
+/// from the URL.
 fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
     match kind {
         ErrorKind::DnsResolve { message, .. } => {
@@ -372,7 +387,7 @@ fn unreadable(url: &str, kind: &ErrorKind) -> StoreError {
     }
 }
 
-/// Returns whether a message contains a part of the URL's credentials.
+/// Returns whether `message` contains a part of the user name or password in the URL.
 fn quotes_secret(url: &str, message: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let Some((user, _)) = rest.rsplit_once('@') else {
@@ -383,7 +398,7 @@ fn quotes_secret(url: &str, message: &str) -> bool {
 }
 
 impl fmt::Debug for Builder {
-    /// Omits the URL, which may contain a password.
+    /// Does not write the URL, because it may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("database", &self.database)
@@ -399,10 +414,10 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// Checked settings.
+/// Settings that have been checked.
 pub(crate) struct Config {
     pub(crate) clients: Clients,
-    /// The options of the URL; `None` if the application supplies the database.
+    /// Client options from the URL. `None` if the application supplies the database.
     pub(crate) options: Option<ClientOptions>,
     pub(crate) prefix: String,
     pub(crate) terms: Terms,
@@ -412,8 +427,8 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Returns the first host, if the driver connects to it without TLS. `None` with a client of
-    /// the application, whose options are unknown.
+    /// Returns the first host to which the driver connects without TLS. Returns `None` if the
+    /// driver uses TLS, or if the application supplies the client.
     pub(crate) fn plaintext_host(&self) -> Option<String> {
         plaintext_host(self.options.as_ref()?)
     }

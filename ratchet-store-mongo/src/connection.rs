@@ -15,11 +15,11 @@ use ratchet_core::StoreErrorKind;
 use crate::bulk::{MOST, Statement, fitting, matched_in};
 use crate::error::{Failure, Loss, Result};
 
-/// A collection whose documents are decoded one by one, so that an unreadable one affects only
-/// itself.
+/// A collection whose documents are read as raw BSON and decoded one by one. So an unreadable
+/// document does not affect the others.
 pub(crate) type Rows = Collection<RawDocumentBuf>;
 
-/// The write concern and time limit of every call.
+/// Settings for all calls: whether writes wait for the journal, and the time limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) journaled: bool,
@@ -27,7 +27,8 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Returns the write concern: a majority must acknowledge a write within the deadline.
+    /// Returns the write concern of the store: a majority of the members must acknowledge each
+    /// write within the deadline.
     pub(crate) fn write_concern(&self) -> WriteConcern {
         WriteConcern::builder()
             .w(Acknowledgment::Majority)
@@ -36,61 +37,64 @@ impl Terms {
             .build()
     }
 
-    /// Returns the same write concern as a document, for a command.
+    /// Returns the write concern of the store as a document, for use in a command.
     fn write_concern_document(&self) -> Document {
         doc! { "w": "majority", "j": self.journaled, "wtimeout": millis(self.deadline) }
     }
 }
 
-/// Converts a duration to milliseconds, the unit of time limits in commands.
+/// Converts a duration to milliseconds, capped at `i32::MAX`. Commands have their time limits in
+/// milliseconds.
 fn millis(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis()).unwrap_or(i32::MAX)
 }
 
-/// The store's collections, accessed through one client.
+/// The store's collections, accessed through one client of the driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Side {
     pub(crate) client: Client,
     pub(crate) database: Database,
     pub(crate) terms: Terms,
-    /// One document per job, with its payload and its last attempts.
+    /// Jobs: one document for each job, with its payload and its latest attempts.
     pub(crate) jobs: Rows,
-    /// The attempts that do not fit into their job's document.
+    /// Attempts that do not fit into the document of their job.
     pub(crate) attempts: Rows,
-    /// Idempotency keys, each with the first job that used it.
+    /// Idempotency keys: one document for each key, with the first job that used the key.
     pub(crate) keys: Rows,
     pub(crate) routes: Rows,
-    /// The paused queues.
+    /// Names of the paused queues.
     pub(crate) queues: Rows,
-    /// The lanes with unfinished jobs.
+    /// Lanes that have unfinished jobs.
     pub(crate) lanes: Rows,
     pub(crate) nodes: Rows,
-    /// The labels of nodes: nodes that join under the same label conflict here.
+    /// Labels of nodes. Each joining node writes to the document of its label, so two joins under
+    /// the same label conflict.
     pub(crate) labels: Rows,
     pub(crate) locks: Rows,
     pub(crate) versions: Rows,
-    /// The archived jobs, each encoded as one string.
+    /// Archived jobs: one document for each job, with the whole job encoded as one string.
     pub(crate) archive: Rows,
-    /// The recurring definitions.
+    /// Definitions of recurring jobs.
     pub(crate) recurring: Rows,
-    /// The permits: how many jobs that need a resource may run.
+    /// Limits of resources: how many jobs that need a resource may run at the same time.
     pub(crate) permits: Rows,
-    /// The state of rate limits, by key.
+    /// State of the rate limits: one document for each key.
     pub(crate) rates: Rows,
-    /// The links: one document for each thing that a job waits for.
+    /// Links: one document for each parent for which a job waits.
     pub(crate) links: Rows,
-    /// The parents: where the end of a job conflicts with enqueues that link to it.
+    /// Parents: documents that exist only for conflicts. The end of a job and an enqueue that links
+    /// to this job both write to the parent's document.
     pub(crate) parents: Rows,
-    /// The batches.
+    /// Batches of jobs.
     pub(crate) batches: Rows,
-    /// Wakeups: one document per queue.
+    /// Wakeups: one document for each queue.
     pub(crate) wakeups: Rows,
-    /// The schema version, in one document.
+    /// Version of the schema, in a single document.
     pub(crate) meta: Rows,
 }
 
 impl Side {
-    /// Returns the prefix of the collections' names.
+    /// Returns the prefix of the collection names.
     pub(crate) fn prefix(&self) -> &str {
         self.jobs.name().strip_suffix("jobs").unwrap_or_default()
     }
@@ -130,7 +134,7 @@ impl Side {
         }
     }
 
-    /// Returns a handle for calls outside of transactions.
+    /// Returns a handle for calls outside of any transaction.
     pub(crate) fn plain(&self) -> Tx<'_> {
         Tx {
             session: Session::None,
@@ -138,7 +142,8 @@ impl Side {
         }
     }
 
-    /// Begins a transaction. All its reads see the majority-committed snapshot from when it began.
+    /// Begins a transaction. All its reads return the majority-committed data as of one point in
+    /// time.
     pub(crate) async fn begin(&self) -> Result<Tx<'_>> {
         let mut session = self.client.start_session().await?;
         session
@@ -153,8 +158,8 @@ impl Side {
         })
     }
 
-    /// Runs updates as [`Tx::bulk`] does, outside of a transaction and in two concurrent streams of
-    /// commands, because the server runs each command on one core.
+    /// Runs updates as [`Tx::bulk`] does, outside of a transaction, in two concurrent series of
+    /// commands. This is faster, because the server runs each command on one CPU core.
     pub(crate) async fn bulk_in_two(
         &self,
         rows: &Rows,
@@ -167,7 +172,8 @@ impl Side {
         Ok(some? + others?)
     }
 
-    /// Returns a handle for calls inside a transaction of the application.
+    /// Returns a handle for calls inside a transaction of the application, which must have begun on
+    /// `session`.
     pub(crate) fn within<'a>(&'a self, session: &'a mut ClientSession) -> Tx<'a> {
         Tx {
             session: Session::Theirs(session),
@@ -178,18 +184,19 @@ impl Side {
 
 enum Session<'a> {
     None,
-    /// Aborts its transaction when dropped.
+    /// A session that the store has started for one transaction. If the session is dropped, the
+    /// transaction aborts.
     Own(Box<ClientSession>),
     Theirs(&'a mut ClientSession),
 }
 
-/// A handle for calls, in a transaction or without one.
+/// A handle through which calls run, either inside a transaction or without one.
 pub(crate) struct Tx<'a> {
     session: Session<'a>,
     terms: &'a Terms,
 }
 
-/// Runs an action of the driver, with the session if there is one.
+/// Runs an action of the driver, in the handle's session if the handle has one.
 macro_rules! run {
     ($tx:expr, $action:expr) => {
         match $tx.session() {
@@ -208,9 +215,10 @@ impl Tx<'_> {
         }
     }
 
-    /// Commits the transaction if `done` is `Ok`, else aborts it. Repeats a commit whose outcome is
-    /// unknown until the outcome is known or the commit times out. If this handle has not begun a
-    /// transaction, returns `done` unchanged.
+    /// Commits the transaction if `done` is `Ok`, otherwise aborts it. If the outcome of a commit
+    /// is unknown, repeats the commit until the outcome is known or the commit times out.
+    ///
+    /// If the store did not begin a transaction for this handle, only returns `done`.
     pub(crate) async fn finish<T>(mut self, done: Result<T>) -> Result<T> {
         let Session::Own(session) = &mut self.session else {
             return done;
@@ -228,7 +236,7 @@ impl Tx<'_> {
             },
             Err(failure) => {
                 if failure.loss == Loss::No {
-                    // If this fails, the server aborts the transaction later.
+                    // If this abort fails, the server aborts the transaction later.
                     let _ = session.abort_transaction().await;
                 }
                 Err(failure)
@@ -260,7 +268,7 @@ impl Tx<'_> {
         })
     }
 
-    /// Returns the first document that matches.
+    /// Returns the first document that matches `filter`, or `None`.
     pub(crate) async fn find_one(
         &mut self,
         rows: &Rows,
@@ -279,8 +287,8 @@ impl Tx<'_> {
         self.aggregate_by(rows, pipeline, concern, None).await
     }
 
-    /// Runs an aggregation as [`aggregate`](Self::aggregate) does, and makes the server use this
-    /// index.
+    /// Runs an aggregation as [`aggregate`](Self::aggregate) does. If `index` is the name of an
+    /// index, the server must use this index.
     pub(crate) async fn aggregate_by(
         &mut self,
         rows: &Rows,
@@ -309,7 +317,8 @@ impl Tx<'_> {
         })
     }
 
-    /// Updates the first document that matches. Returns how many matched: 0 or 1.
+    /// Updates the first document that matches `filter`. Returns the number of matching documents,
+    /// 0 or 1.
     pub(crate) async fn update_one(
         &mut self,
         rows: &Rows,
@@ -320,7 +329,7 @@ impl Tx<'_> {
         Ok(run!(self, update)?.matched_count)
     }
 
-    /// Updates all documents that match, and returns their number.
+    /// Updates all documents that match `filter`, and returns the number of these documents.
     pub(crate) async fn update_many(
         &mut self,
         rows: &Rows,
@@ -331,8 +340,8 @@ impl Tx<'_> {
         self.updates(rows, vec![update]).await
     }
 
-    /// Updates all documents that match a filter on `_id`, with the index on `_id`, and returns
-    /// their number.
+    /// Updates all documents that match `filter`, and returns the number of these documents. The
+    /// filter must be on `_id`, because the server uses the index on `_id`.
     pub(crate) async fn update_these(
         &mut self,
         rows: &Rows,
@@ -343,8 +352,8 @@ impl Tx<'_> {
         self.update_these_within(limit, rows, filter, update).await
     }
 
-    /// Does the same as [`update_these`](Self::update_these), but the server stops after `limit`,
-    /// even if only some of the documents are updated.
+    /// Updates documents as [`update_these`](Self::update_these) does, but the server stops the
+    /// update after `limit`, even if only some of the documents are updated.
     pub(crate) async fn update_these_within(
         &mut self,
         limit: Duration,
@@ -356,8 +365,10 @@ impl Tx<'_> {
         self.updates_within(limit, rows, vec![update]).await
     }
 
-    /// Runs updates that do not affect each other, and returns how many documents matched. The
-    /// server stops the command at the deadline, so that no write takes effect after the call has
+    /// Runs updates in one command, and returns how many documents matched. The updates must not
+    /// affect each other.
+    ///
+    /// The server stops the command at the deadline. So no write takes effect after this call has
     /// failed.
     pub(crate) async fn updates(&mut self, rows: &Rows, updates: Vec<Document>) -> Result<u64> {
         if updates.is_empty() {
@@ -388,8 +399,8 @@ impl Tx<'_> {
         matched_in(&run!(self, run)?)
     }
 
-    /// Updates the first document that matches, and returns it after the change. If none matches,
-    /// inserts one if `upsert` is set, and otherwise returns `None`.
+    /// Updates the first document that matches `filter`, and returns the changed document. If no
+    /// document matches, inserts one if `upsert` is `true`, and otherwise returns `None`.
     pub(crate) async fn change(
         &mut self,
         rows: &Rows,
@@ -405,7 +416,7 @@ impl Tx<'_> {
         Ok(run!(self, change)?)
     }
 
-    /// Replaces the document that matches; if none matches, inserts the new document.
+    /// Replaces the document that matches `filter`. If no document matches, inserts `document`.
     pub(crate) async fn replace(
         &mut self,
         rows: &Rows,
@@ -441,8 +452,8 @@ impl Tx<'_> {
         Ok(run!(self, delete)?.deleted_count)
     }
 
-    /// Changes or inserts documents that exist only for conflicts: of two concurrent transactions
-    /// that change the same document, the server aborts one.
+    /// Changes or inserts the documents with these ids, which exist only to cause conflicts. If two
+    /// concurrent transactions change the same document, the server aborts one of them.
     pub(crate) async fn meet(&mut self, rows: &Rows, ids: Vec<Bson>) -> Result<()> {
         for ids in ids.chunks(MOST) {
             let meet = |id: &Bson| {
@@ -453,8 +464,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Runs many different updates in as few commands as possible, and returns how many documents
-    /// matched. The statements must not affect each other.
+    /// Runs many updates in as few commands as possible, and returns how many documents matched.
+    /// The updates must not affect each other.
     pub(crate) async fn bulk(
         &mut self,
         rows: &Rows,
