@@ -105,8 +105,8 @@ impl Tables {
         let Some(row) = self.job(id) else {
             return Ok(());
         };
-        let document = ArchivedJob::encode(&row.job, &row.history)?;
-        let finished_at = row.job.finished_at.map_or(now, to_millis);
+        let document = ArchivedJob::encode(&row.record, self.history(id))?;
+        let finished_at = row.record.finished_at.map_or(now, to_millis);
         self.remove(id);
         let archived = Archived {
             finished_at,

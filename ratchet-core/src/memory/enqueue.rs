@@ -1,11 +1,8 @@
-use super::links::awaited;
 use super::tables::Tables;
 use crate::error::{InvalidInput, Result, StoreError};
 use crate::id::JobId;
 use crate::links::{self, NewLinks};
-use crate::model::{After, Enqueued, JobRecord, NewJob, Parent, TakenKeys};
-use crate::state::JobState;
-use crate::time::from_millis;
+use crate::model::{After, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
 
 impl Tables {
     /// Stores the jobs of one enqueue call. If the call fails, nothing has changed.
@@ -19,7 +16,6 @@ impl Tables {
             self.store(&jobs[place], now);
         }
         for (child, after) in links.after {
-            self.change(child, |row| row.job.spec.after.clone_from(&after));
             self.link(child, after);
         }
         Ok(answers)
@@ -67,15 +63,10 @@ impl Tables {
         if let Some(key) = &spec.idempotency_key {
             self.idempotency_keys.insert(key.clone(), new.id());
         }
-        let run_at = from_millis(new.due().resolve(now));
-        let mut job = JobRecord::new(new.id(), spec.clone(), run_at, from_millis(now));
-        job.state = if spec.waits() {
-            JobState::Blocked
-        } else {
-            self.lanes.enter(&job)
-        };
-        let signal = spec.signal.as_ref();
-        job.signal = signal.map(|wait| awaited(wait.timeout, now));
+        let mut job = StoredJob::enqueued(new, now);
+        if let Some(place) = self.lanes.enter(&job.record) {
+            job.enter_lane(place);
+        }
         if let Some(batch) = spec.batch.and_then(|id| self.links.batches.get_mut(&id)) {
             batch.total += 1;
         }
@@ -89,11 +80,12 @@ impl Tables {
             match one.parent() {
                 Parent::Batch(batch) => self.links.changed(batch),
                 Parent::Job(parent) => {
-                    self.change(parent, |row| row.has_children = true);
+                    self.change(parent, |job| job.has_children = true);
                     self.links.ended(parent);
                 }
             }
         }
-        self.links.link(child, after);
+        self.links.link(child, &after);
+        self.change(child, |job| job.link(after));
     }
 }

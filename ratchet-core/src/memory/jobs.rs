@@ -3,22 +3,20 @@ use std::convert::Infallible;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::links::awaited;
-use super::tables::{Row, Tables};
+use super::tables::Tables;
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
-use crate::links::waiting_state;
 use crate::model::{
-    Acted, ActionOutcome, Attempt, AttemptOutcome, Claim, ClaimRequest, ClaimedJob, Detail,
-    Enqueued, Fenced, Guarded, HeldClaim, JobFilter, JobInput, JobOrder, JobRecord, NewJob,
-    NextRun, NodeRegistry, NodeStatus, PageRequest, Progress, PurgeRequest, ReclaimEffect,
-    ReclaimPass, ReclaimRequest, Reclaimed, Report, ReportKind, Reported, Settlement, StateCounts,
+    Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
+    JobFilter, JobInput, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus,
+    PageRequest, PurgeRequest, ReclaimEffect, ReclaimPass, ReclaimRequest, Reclaimed, Report,
+    Reported, Settlement, StateCounts, StoredJob,
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
-use crate::state::{JobAction, JobState, Response};
+use crate::state::{JobAction, JobState};
 use crate::store::JobStore;
-use crate::time::{self, duration_millis, from_millis};
+use crate::time::duration_millis;
 
 #[async_trait]
 impl JobStore for MemoryStore {
@@ -38,7 +36,7 @@ impl JobStore for MemoryStore {
         self.call("load_inputs", |tables, _| {
             let load = |token: &ClaimToken| {
                 let row = tables.job(token.job).filter(|row| row.holds(*token))?;
-                Some(input_of(row))
+                Some(row.input())
             };
             Ok(tokens.iter().map(load).collect())
         })
@@ -75,7 +73,7 @@ impl JobStore for MemoryStore {
     ) -> Result<Vec<Acted>> {
         self.call("act", |tables, now| {
             let act = |job: &JobId| {
-                let state = tables.job(*job).map(|row| row.job.state);
+                let state = tables.job(*job).map(|row| row.record.state);
                 let outcome = if state.is_some_and(|state| from.contains(&state)) {
                     tables.act(*job, action, now)
                 } else {
@@ -98,8 +96,8 @@ impl JobStore for MemoryStore {
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         self.call("list", |tables, _| {
-            let matching = tables.jobs().filter(|row| filter.matches(&row.job));
-            let ids = matching.map(|row| row.job.id);
+            let matching = tables.jobs().filter(|row| filter.matches(&row.record));
+            let ids = matching.map(|row| row.record.id);
             Ok(match page.order {
                 JobOrder::OldestFirst => ids
                     .filter(|id| page.after.is_none_or(|after| *id > after))
@@ -118,8 +116,8 @@ impl JobStore for MemoryStore {
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
         self.call("count_jobs", |tables, _| {
             let mut counts = StateCounts::new();
-            for row in tables.jobs().filter(|row| filter.matches(&row.job)) {
-                *counts.entry(row.job.state).or_default() += 1;
+            for row in tables.jobs().filter(|row| filter.matches(&row.record)) {
+                *counts.entry(row.record.state).or_default() += 1;
             }
             Ok(counts)
         })
@@ -127,13 +125,8 @@ impl JobStore for MemoryStore {
     }
 
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
-        self.call("history", |tables, _| {
-            Ok(tables
-                .job(job)
-                .map(|row| row.history.clone())
-                .unwrap_or_default())
-        })
-        .await
+        self.call("history", |tables, _| Ok(tables.history(job).to_vec()))
+            .await
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
@@ -157,8 +150,8 @@ impl Tables {
         let cutoff = now.saturating_sub(duration_millis(request.older_than));
         self.finished()
             .take_while(|(finished_at, _)| *finished_at < cutoff)
-            .filter(|(_, row)| row.job.state == request.state)
-            .map(|(_, row)| row.job.id)
+            .filter(|(_, row)| row.record.state == request.state)
+            .map(|(_, row)| row.record.id)
             .filter(|job| !self.is_awaited(*job))
             .take(request.limit)
             .collect()
@@ -181,193 +174,71 @@ impl Tables {
         let admit = |stream: usize| budget.take(levels[stream].0);
         let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
         let claim = |id: JobId| {
-            self.change(id, |row| {
-                row.job.state = JobState::Running;
-                row.job.claim_seq += 1;
-                row.job.node = Some(request.node);
-                row.job.claimed_at = Some(from_millis(now));
-                ClaimedJob {
-                    claim: claim_of(row),
-                    input: request.payloads.then(|| input_of(row)),
-                }
+            self.change(id, |job| ClaimedJob {
+                claim: job.claim(request.node, now),
+                input: request.payloads.then(|| job.input()),
             })
         };
         chosen.into_iter().filter_map(claim).collect()
     }
 
     fn settle(&mut self, settlement: &Settlement, now: i64) -> Fenced {
-        let token = settlement.token;
-        let Some(row) = self.job(token.job) else {
-            return Fenced::Stale;
-        };
-        if !row.holds(token) {
-            return if row.settled == Some(token) {
-                Fenced::Applied
-            } else {
-                Fenced::Stale
-            };
-        }
-        self.change(token.job, |row| {
-            let effect = settlement.effect(row.job.cancel_requested);
-            row.end_claim(effect.state, effect.record, now);
-            row.settled = Some(token);
-            row.job.attempts += effect.attempts_added;
-            if let NextRun::In(delay) = effect.next_run {
-                row.job.run_at = from_millis(now.saturating_add(duration_millis(delay)));
-            }
-            if let Some(error) = effect.error {
-                row.job.last_error = Some(error.to_owned());
-            }
-            if let Some(result) = effect.result {
-                row.job.result = Some(result.clone());
-            }
-            if let Some(ended) = row.history.last_mut() {
-                ended.ran_for = settlement.ran_for;
-                ended.error = effect.error.map(str::to_owned);
-            }
-        });
-        Fenced::Applied
+        let id = settlement.token.job;
+        let settled = self.change(id, |job| job.settle(settlement, now));
+        let (answer, ended) = settled.unwrap_or((Fenced::Stale, None));
+        self.record(id, ended);
+        answer
     }
 
     fn report(&mut self, report: &Report, now: i64) -> Reported {
-        if !self
-            .job(report.token.job)
-            .is_some_and(|row| row.holds(report.token))
-        {
-            return Reported::Stale;
-        }
-        self.change(report.token.job, |row| {
-            row.last_report = Some(now);
-            match &report.kind {
-                ReportKind::Alive => {}
-                ReportKind::Progress { percent, message } => {
-                    row.job.progress = Some(Progress {
-                        percent: *percent,
-                        message: message.clone(),
-                    });
-                }
-                ReportKind::Checkpoint(checkpoint) => {
-                    row.job.checkpoint = Some(checkpoint.clone());
-                }
-            }
-            Reported::Applied {
-                cancel_requested: row.job.cancel_requested,
-            }
-        })
-        .unwrap_or(Reported::Stale)
+        let reported = self.change(report.token.job, |job| job.report(report, now));
+        reported.unwrap_or(Reported::Stale)
     }
 
     fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
         let nodes = NodeRegistry::new(self.nodes.values());
         let mut pass = ReclaimPass::of(request);
-        for row in self.running() {
-            let job = &row.job;
-            let claim = HeldClaim {
-                owner: nodes.owner(job.node),
-                claimed_at: job.claimed_at.map(time::to_millis),
-                last_report: row.last_report,
-                timeout: job.spec.timeout,
-                stall_timeout: job.spec.stall_timeout,
-                crash_count: Some(job.crash_count),
-                cancel_requested: job.cancel_requested,
-            };
+        for job in self.running() {
+            let (id, node) = (job.record.id, job.record.node);
+            let claim = job.held_claim(nodes.owner(node));
             if let Some(effect) = request.judge(&claim, now) {
-                pass.add(job.id, job.node.is_some(), (job.id, effect));
+                pass.add(id, node.is_some(), (id, effect));
             }
         }
-        let take_back = |(id, effect): (JobId, ReclaimEffect)| {
-            self.change(id, |row| {
-                let token = row.token();
-                row.job.crash_count = effect.crash_count;
-                if effect.is_exhausted() {
-                    row.job.node = None;
-                } else {
-                    row.end_claim(effect.state, AttemptOutcome::Lost, now);
-                }
-                effect.reclaimed(token)
-            })
+        let reclaim = |(id, effect): (JobId, ReclaimEffect)| {
+            let (reclaimed, ended) = self.change(id, |job| job.reclaim(effect, now))?;
+            self.record(id, ended);
+            Some(reclaimed)
         };
-        pass.chosen().into_iter().filter_map(take_back).collect()
+        pass.chosen().into_iter().filter_map(reclaim).collect()
     }
 
     fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {
-        let Some(row) = self.job(id) else {
+        let Some(mut job) = self.job(id).cloned() else {
             return ActionOutcome::NotFound;
         };
-        let state = row.job.state;
-        let to = match state.respond(action) {
-            Response::Refuse => return ActionOutcome::Refused(state),
-            Response::RequestCancel => {
-                self.change(id, |row| row.job.cancel_requested = true);
-                return ActionOutcome::CancelRequested;
-            }
-            Response::Change => {
-                self.change(id, |row| match action {
-                    JobAction::Reschedule(due) => row.job.run_at = from_millis(due.resolve(now)),
-                    JobAction::SetPriority(priority) => row.job.spec.priority = priority,
-                    _ => {}
-                });
-                return ActionOutcome::Changed;
-            }
-            Response::Remove => {
-                self.remove(id);
-                return ActionOutcome::Deleted;
-            }
-            Response::Become(to) => to,
-        };
-        if action == JobAction::Requeue {
-            let key = row.job.spec.unique_key.as_ref();
-            if let Some(holder) = key.and_then(|key| self.unique_keys.get(key)) {
-                return ActionOutcome::KeyTaken(*holder);
-            }
+        let outcome = job.act(action, now, |job| self.requeue(job));
+        match outcome {
+            ActionOutcome::Deleted => self.remove(id),
+            _ => drop(self.change(id, |stored| *stored = job)),
         }
-        let to = match action {
-            JobAction::Requeue if row.job.spec.lane.is_some() => {
-                let job = row.job.clone();
-                self.lanes.enter(&job)
-            }
-            JobAction::Requeue => {
-                let signal = row.job.signal.as_ref();
-                let awaits_signal = signal.is_some_and(|signal| signal.delivered.is_none());
-                waiting_state(self.links.has_open(id), awaits_signal)
-            }
-            _ => to,
-        };
-        self.change(id, |row| {
-            if action == JobAction::Requeue {
-                if let (Some(wait), Some(signal)) = (&row.job.spec.signal, &mut row.job.signal)
-                    && signal.delivered.is_none()
-                {
-                    *signal = awaited(wait.timeout, now);
-                }
-                row.job.attempts = 0;
-                row.job.crash_count = 0;
-                row.job.last_error = None;
-                row.job.run_at = from_millis(now);
-            }
-            row.enter(to, from_millis(now));
-        });
-        ActionOutcome::Became(to)
+        outcome
+    }
+
+    /// Returns the new place of a job in its lane, or the job that has its unique key.
+    fn requeue(&mut self, job: &StoredJob) -> Result<Option<LanePlace>, JobId> {
+        let key = job.record.spec.unique_key.as_ref();
+        match key.and_then(|key| self.unique_keys.get(key)) {
+            Some(holder) => Err(*holder),
+            None => Ok(self.lanes.enter(&job.record)),
+        }
     }
 }
 
-fn claim_of(row: &Row) -> Claim {
-    let mut claim = Claim::of(&row.job);
-    claim.awaited |= row.has_children;
-    claim
-}
-
-fn shown(row: &Row, detail: Detail) -> JobRecord {
-    let job = row.job.clone();
+fn shown(row: &StoredJob, detail: Detail) -> JobRecord {
+    let job = row.record.clone();
     match detail {
         Detail::Whole => job,
         Detail::Outline => job.outline(),
-    }
-}
-
-fn input_of(row: &Row) -> JobInput {
-    JobInput {
-        payload: row.job.spec.payload.clone(),
-        checkpoint: row.job.checkpoint.clone(),
     }
 }

@@ -1,9 +1,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::id::JobId;
-use crate::model::{JobRecord, LanePlace};
+use crate::model::{JobRecord, LanePlace, StoredJob};
 use crate::name::Name;
-use crate::state::JobState;
 
 /// The unfinished jobs of each lane, by sequence number. The first job is the head of the lane. A
 /// lane without unfinished jobs has no entry.
@@ -19,28 +18,22 @@ fn lane_of(job: &JobRecord) -> Option<Lane> {
 }
 
 impl Lanes {
-    /// Adds a job at the end of its lane. Returns `Pending` if the job is the head of the lane or
-    /// has no lane, and otherwise `Blocked`.
-    pub(super) fn enter(&mut self, job: &JobRecord) -> JobState {
-        let Some(lane) = lane_of(job) else {
-            return JobState::Pending;
-        };
-        let members = self.0.entry(lane).or_default();
+    /// Adds a job at the end of its lane, and returns its place there. `None` if the job has no
+    /// lane.
+    pub(super) fn enter(&mut self, job: &JobRecord) -> Option<LanePlace> {
+        let members = self.0.entry(lane_of(job)?).or_default();
         let last = members.last_key_value().map(|(sequence, _)| *sequence);
         let place = LanePlace::after(last.unwrap_or_default());
         members.insert(place.seq, job.id);
-        place.state
+        Some(place)
     }
 
     /// Removes an ended job from its lane. Returns the head of the lane, if the lane still has
     /// jobs.
-    pub(super) fn leave(&mut self, job: &JobRecord) -> Option<JobId> {
-        let lane = lane_of(job)?;
+    pub(super) fn leave(&mut self, job: &mut StoredJob) -> Option<JobId> {
+        let lane = lane_of(&job.record)?;
         let members = self.0.get_mut(&lane)?;
-        let place = members.iter().find(|(_, member)| **member == job.id);
-        if let Some(sequence) = place.map(|(sequence, _)| *sequence) {
-            members.remove(&sequence);
-        }
+        members.remove(&job.lane_seq.take()?);
         let head = members.first_key_value().map(|(_, head)| *head);
         if head.is_none() {
             self.0.remove(&lane);

@@ -1,23 +1,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::tables::{Row, Tables};
+use super::tables::Tables;
 use crate::id::{BatchId, JobId};
-use crate::links::{Ask, Cascade, Changes, EndedJob, OpenLink, WaitingJob};
-use crate::model::{After, BatchRecord, LinkState, Parent, SignalRecord, Tally};
+use crate::links::{Ask, Cascade, Changes, WaitingJob};
+use crate::model::{After, BatchRecord, JobRecord, Parent, StoredJob, Tally};
 use crate::state::JobState;
-use crate::time::{self, Timestamp, from_millis};
+use crate::time::from_millis;
 
 /// The links and batches of a memory store. Also records the jobs and batches that the current call
 /// has changed, because their children are updated at the end of the call.
 #[derive(Clone, Default)]
 pub(super) struct Links {
-    /// The links of each child, in the order in which the enqueue listed them.
-    pub(super) parents: BTreeMap<JobId, Vec<(After, LinkState)>>,
     /// The children of each parent.
     pub(super) children: HashMap<Parent, BTreeSet<JobId>>,
     pub(super) batches: BTreeMap<BatchId, BatchRecord>,
-    /// The jobs that were already counted in their batches.
-    counted: BTreeSet<JobId>,
     /// The jobs that ended in the current call, and the jobs that got a new child.
     ended: BTreeSet<JobId>,
     /// The batches that were closed in the current call, and those that got a new child.
@@ -35,33 +31,25 @@ impl Links {
         self.changed.insert(batch);
     }
 
-    /// Adds open links from a child to its parents.
-    pub(super) fn link(&mut self, child: JobId, after: Vec<After>) {
-        for one in &after {
+    /// Records that a child waits for these parents.
+    pub(super) fn link(&mut self, child: JobId, after: &[After]) {
+        for one in after {
             let children = self.children.entry(one.parent()).or_default();
             children.insert(child);
         }
-        let open = after.into_iter().map(|one| (one, LinkState::Open));
-        self.parents.insert(child, open.collect());
     }
 
     /// Removes the links from a deleted job to its parents. The links from its children to it
     /// remain.
-    pub(super) fn forget(&mut self, job: JobId) {
-        for (after, _) in self.parents.remove(&job).unwrap_or_default() {
+    pub(super) fn forget(&mut self, job: &JobRecord) {
+        for after in &job.spec.after {
             if let Some(children) = self.children.get_mut(&after.parent()) {
-                children.remove(&job);
+                children.remove(&job.id);
                 if children.is_empty() {
                     self.children.remove(&after.parent());
                 }
             }
         }
-        self.counted.remove(&job);
-    }
-
-    pub(super) fn has_open(&self, child: JobId) -> bool {
-        let links = self.parents.get(&child);
-        links.is_some_and(|links| links.iter().any(|(_, state)| *state == LinkState::Open))
     }
 }
 
@@ -69,7 +57,7 @@ impl Tables {
     /// Returns whether this job has a child that has not ended.
     pub(super) fn is_awaited(&self, job: JobId) -> bool {
         let children = self.links.children.get(&Parent::Job(job));
-        let unfinished = |row: &Row| !row.job.state.is_terminal();
+        let unfinished = |job: &StoredJob| !job.record.state.is_terminal();
         children.is_some_and(|children| {
             let mut rows = children.iter().filter_map(|child| self.job(*child));
             rows.any(unfinished)
@@ -81,14 +69,8 @@ impl Tables {
     pub(super) fn follow_ends(&mut self, now: i64) {
         let mut cascade = Cascade::new();
         for id in std::mem::take(&mut self.links.ended) {
-            if let Some(row) = self.job(id).filter(|row| row.job.state.is_terminal()) {
-                cascade.ended(EndedJob {
-                    job: id,
-                    state: row.job.state,
-                    result: row.job.result.clone(),
-                    has_children: row.has_children,
-                    in_batch: row.job.spec.batch.is_some(),
-                });
+            if let Some(ended) = self.job(id).and_then(StoredJob::ended) {
+                cascade.ended(ended);
             }
         }
         for batch in std::mem::take(&mut self.links.changed) {
@@ -112,36 +94,15 @@ impl Tables {
             .iter()
             .filter_map(|parent| self.links.children.get(parent));
         let children: BTreeSet<JobId> = children.flatten().copied().collect();
-        let waiting = |child: JobId| {
-            let row = self.job(child)?;
-            let links = self.links.parents.get(&child)?.iter();
-            let open = (0..)
-                .zip(links)
-                .filter(|(_, (_, state))| *state == LinkState::Open)
-                .map(|(place, (after, _))| OpenLink {
-                    place,
-                    parent: after.parent(),
-                    after: Some(after.clone()),
-                });
-            Some(WaitingJob {
-                job: child,
-                state: row.job.state,
-                awaits_signal: row.awaits_signal(),
-                has_children: row.has_children,
-                in_batch: row.job.spec.batch.is_some(),
-                open: open.collect(),
-            })
-        };
+        let waiting = |child: JobId| self.job(child).map(StoredJob::waiting);
         children.into_iter().filter_map(waiting).collect()
     }
 
     fn count(&mut self, ended: &[(JobId, JobState)]) -> Vec<BatchRecord> {
         let mut tallies: BTreeMap<BatchId, Tally> = BTreeMap::new();
         for (job, state) in ended {
-            let batch = self.job(*job).and_then(|row| row.job.spec.batch);
-            if let Some(batch) = batch
-                && self.links.counted.insert(*job)
-            {
+            let batch = self.change(*job, StoredJob::count_in_batch);
+            if let Some(batch) = batch.flatten() {
                 tallies.entry(batch).or_default().count(*state);
             }
         }
@@ -157,16 +118,13 @@ impl Tables {
 
     fn write_links(&mut self, changes: &Changes, now: i64) {
         for (child, place, decided) in &changes.links {
-            let links = self.links.parents.get_mut(child);
-            if let Some((_, state)) = links.and_then(|links| links.get_mut(*place as usize)) {
-                *state = *decided;
-            }
+            self.change(*child, |job| job.decide(*place, *decided));
         }
         for id in &changes.cancelled {
-            self.change(*id, |row| row.enter(JobState::Cancelled, from_millis(now)));
+            self.change(*id, |job| job.cancel(now));
         }
         for id in &changes.released {
-            self.release(*id, now);
+            self.change(*id, |job| job.release(now));
         }
         for batch in &changes.ended {
             if let Some(batch) = self.links.batches.get_mut(batch) {
@@ -174,19 +132,4 @@ impl Tables {
             }
         }
     }
-
-    /// Makes a job pending, because it no longer waits for anything.
-    pub(super) fn release(&mut self, id: JobId, now: i64) {
-        self.change(id, |row| {
-            row.enter(JobState::Pending, from_millis(now));
-            row.job.run_at = row.job.run_at.max(from_millis(now));
-        });
-    }
-}
-
-/// Creates the record of a job that begins to wait for a signal. The deadline is `now`, in
-/// milliseconds since 1970, plus `timeout`.
-pub(super) fn awaited(timeout: std::time::Duration, now: i64) -> SignalRecord {
-    let deadline: Timestamp = from_millis(now.saturating_add(time::duration_millis(timeout)));
-    SignalRecord::new(deadline)
 }

@@ -3,11 +3,10 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::tables::Row;
 use crate::error::Result;
 use crate::id::NodeId;
 use crate::model::{
-    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, SweptNodes,
+    Guarded, Heartbeat, HeartbeatReply, NodeRecord, NodeStatus, NodeSweep, StoredJob, SweptNodes,
 };
 use crate::store::{Changed, NodeStore};
 use crate::time::{Timestamp, from_millis};
@@ -37,11 +36,10 @@ impl NodeStore for MemoryStore {
             node.profile = heartbeat.profile.clone();
             node.last_seen = now;
             let status = node.status;
-            let claim = |row: &Row| OwnedClaim::new(row.token(), row.job.cancel_requested);
             let claims = tables
                 .running()
-                .filter(|row| row.job.node == Some(heartbeat.node))
-                .map(claim)
+                .filter(|row| row.record.node == Some(heartbeat.node))
+                .map(StoredJob::owned_claim)
                 .collect();
             let other = |node: &NodeRecord| node.node != heartbeat.node && node.status.is_live();
             let alone = !tables.nodes.values().any(other);
@@ -79,7 +77,7 @@ impl NodeStore for MemoryStore {
             }
             let now = from_millis(now);
             let owners: BTreeSet<NodeId> =
-                tables.running().filter_map(|row| row.job.node).collect();
+                tables.running().filter_map(|row| row.record.node).collect();
             let mut swept = SweptNodes::default();
             for node in tables.nodes.values_mut() {
                 if sweep.marks_dead(node, now) {

@@ -49,7 +49,7 @@ impl Tables {
     pub(super) fn held_permits(&self) -> Vec<PermitInfo> {
         let held = |resource: &Name| {
             self.running()
-                .filter(|row| row.job.spec.route.permit.as_ref() == Some(resource))
+                .filter(|row| row.record.spec.route.permit.as_ref() == Some(resource))
                 .count() as u64
         };
         self.permits

@@ -4,9 +4,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::MemoryStore;
-use super::tables::Row;
 use crate::error::Result;
-use crate::model::{DueRoute, QueueInfo};
+use crate::model::{DueRoute, QueueInfo, StoredJob};
 use crate::name::Name;
 use crate::route::Route;
 use crate::store::{Changed, QueueStore};
@@ -30,7 +29,7 @@ impl QueueStore for MemoryStore {
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.call("queues", |tables, _| {
-            let one = |row: &Row| (row.job.spec.route.queue.clone(), row.job.state, 1);
+            let one = |row: &StoredJob| (row.record.spec.route.queue.clone(), row.record.state, 1);
             let counts = tables.jobs().map(one);
             Ok(QueueInfo::collect(&tables.paused_queues, counts))
         })

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use crate::error::Result;
 use crate::id::{BatchId, JobId};
-use crate::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent};
+use crate::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent, StoredJob};
 use crate::store::{Changed, WorkflowStore};
 use crate::time::{self, duration_millis, from_millis};
 
@@ -91,12 +91,8 @@ impl WorkflowStore for MemoryStore {
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         self.call("parents_of", |tables, _| {
-            let read = |job: &JobId| {
-                let links = tables.links.parents.get(job).into_iter().flatten();
-                let link = |(after, state): &(_, _)| Link::new(*job, Clone::clone(after), *state);
-                links.map(link).collect()
-            };
-            Ok(jobs.iter().map(read).collect())
+            let links = |id: &JobId| tables.job(*id).into_iter().flat_map(StoredJob::links);
+            Ok(jobs.iter().map(|id| links(id).collect()).collect())
         })
         .await
     }
@@ -110,10 +106,8 @@ impl WorkflowStore for MemoryStore {
         self.call("children_of", |tables, _| {
             let children = tables.links.children.get(&parent).into_iter().flatten();
             let children = children.filter(|child| after.is_none_or(|after| **child > after));
-            let links = children.flat_map(|child| {
-                let links = tables.links.parents.get(child).into_iter().flatten();
-                links.map(|(after, state)| Link::new(*child, after.clone(), *state))
-            });
+            let children = children.filter_map(|child| tables.job(*child));
+            let links = children.flat_map(StoredJob::links);
             let on_parent = links.filter(|link| link.after.parent() == parent);
             Ok(on_parent.take(limit).collect())
         })

@@ -1,12 +1,11 @@
 //! The archive: archived jobs, and requests to read or delete them.
 
-mod document;
-
 use std::time::Duration;
 
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::limits;
+use crate::model::job_document::{self, Live};
 use crate::model::{Attempt, Guard, JobRecord, PageRequest};
 use crate::name::Name;
 use crate::state::JobState;
@@ -62,7 +61,7 @@ impl ArchivedJob {
     /// # Errors
     /// Returns an [`InvalidInput`] if the document cannot be serialized.
     pub fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
-        document::encode(job, history)
+        job_document::encode(job, history, Live::default())
     }
 
     /// Decodes a document that [`encode`](Self::encode) of this version or of an earlier version
@@ -71,7 +70,7 @@ impl ArchivedJob {
     /// # Errors
     /// Returns an [`InvalidInput`] for `document` if the text is not such a document.
     pub fn decode(document: &str, archived_at: Timestamp) -> Result<Self, InvalidInput> {
-        let (job, history) = document::decode(document)?;
+        let (job, history, _) = job_document::decode(document)?;
         Ok(Self {
             job,
             history,

@@ -1,4 +1,5 @@
-//! The JSON format of a finished job. See [`ArchivedJob::encode`](super::ArchivedJob::encode).
+//! The JSON format of a job. See [`ArchivedJob::encode`](super::ArchivedJob::encode) and
+//! [`StoredJob::encode`](super::StoredJob::encode).
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
-use crate::id::{JobId, NodeId};
+use crate::id::{ClaimToken, JobId, NodeId};
 use crate::json::Json;
 use crate::model::spec_document::SpecDocument;
 use crate::model::{Attempt, AttemptOutcome, JobRecord, Progress, SignalRecord};
@@ -47,6 +48,60 @@ struct Document {
     delivered: Option<StoredDelivery>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     history: Vec<Entry>,
+    #[serde(flatten)]
+    live: Live,
+}
+
+/// The fields that only a job that has not ended, or its store, needs.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Live {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) node: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) claimed_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) cancel_requested: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) links: Vec<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lane_seq: Option<i64>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) has_children: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(super) is_counted: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_report: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) settled: Option<StoredToken>,
+}
+
+/// A claim token without the job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StoredToken {
+    seq: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    claimed_at: i64,
+}
+
+impl StoredToken {
+    pub(super) fn of(token: ClaimToken) -> Self {
+        Self {
+            seq: token.seq,
+            node: token.node.map(|node| node.to_string()),
+            claimed_at: to_millis(token.claimed_at),
+        }
+    }
+
+    pub(super) fn token(self, job: JobId) -> Result<ClaimToken, InvalidInput> {
+        let claimed_at = from_millis(self.claimed_at);
+        Ok(ClaimToken::new(job, self.seq, node(self.node)?, claimed_at))
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,10 +131,13 @@ struct Entry {
     error: Option<String>,
 }
 
-pub(super) fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, InvalidInput> {
+pub(super) fn encode(
+    job: &JobRecord,
+    history: &[Attempt],
+    live: Live,
+) -> Result<String, InvalidInput> {
     // Every field is listed, so that this code does not compile if a field is added and not handled
-    // here. A finished job has no claim, so the document has no node, claim time and cancellation
-    // request.
+    // here. The claim is in `live`.
     let JobRecord {
         id,
         spec,
@@ -126,6 +184,7 @@ pub(super) fn encode(job: &JobRecord, history: &[Attempt]) -> Result<String, Inv
                 payload: delivery.payload.as_str().to_owned(),
             }),
         history: history.iter().map(entry).collect(),
+        live,
     };
     Json::encode("document", &document).map(|json| json.as_str().to_owned())
 }
@@ -151,7 +210,7 @@ fn entry(attempt: &Attempt) -> Entry {
     }
 }
 
-pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInput> {
+pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>, Live), InvalidInput> {
     #[derive(Deserialize)]
     struct Version {
         v: u32,
@@ -188,16 +247,19 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>), InvalidInp
         }
     });
     let history = document.history.into_iter().map(attempt);
-    Ok((job, history.collect::<Result<_, _>>()?))
+    Ok((job, history.collect::<Result<_, _>>()?, document.live))
+}
+
+/// Reads the id of a node.
+pub(super) fn node(text: Option<String>) -> Result<Option<NodeId>, InvalidInput> {
+    let node = text.map(|node| node.parse().map_err(|error| unreadable(&error)));
+    node.transpose()
 }
 
 fn attempt(entry: Entry) -> Result<Attempt, InvalidInput> {
-    let node = entry
-        .node
-        .map(|node| node.parse::<NodeId>().map_err(|error| unreadable(&error)));
     let mut attempt = Attempt::new(
         entry.seq,
-        node.transpose()?,
+        node(entry.node)?,
         from_millis(entry.claimed_at),
         from_millis(entry.ended_at),
         AttemptOutcome::from_code(entry.outcome.into())?,
@@ -212,7 +274,7 @@ fn unreadable(error: &dyn Display) -> InvalidInput {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::id::BatchId;
     use crate::model::{After, BatchCondition, Condition, JobSpec, RecurringOrigin, SignalWait};
@@ -222,7 +284,7 @@ mod tests {
     use crate::route::Route;
     use crate::trace::TraceContext;
 
-    fn full() -> (JobRecord, Vec<Attempt>) {
+    pub(crate) fn full() -> (JobRecord, Vec<Attempt>) {
         let name = |text: &str| Name::new("name", text).unwrap();
         let route = Route {
             queue: name("Größe"),
@@ -285,8 +347,9 @@ mod tests {
     #[test]
     fn a_whole_job_round_trips() {
         let (job, history) = full();
-        let text = encode(&job, &history).unwrap();
-        assert_eq!(decode(&text).unwrap(), (job, history));
+        let text = encode(&job, &history, Live::default()).unwrap();
+        let (read, entries, _) = decode(&text).unwrap();
+        assert_eq!((read, entries), (job, history));
     }
 
     /// Documents of the first version must stay readable, even if later versions add fields.
@@ -294,7 +357,7 @@ mod tests {
     fn what_is_missing_is_at_its_default_and_what_is_unknown_is_ignored() {
         let text = r#"{"v":1,"id":"01890a5d-ac96-774b-bcce-b302099a8057","queue":"q","kind":"k",
             "payload":"1","state":4,"run_at":5,"created_at":4,"later":{"x":[]}}"#;
-        let (job, history) = decode(text).unwrap();
+        let (job, history, _) = decode(text).unwrap();
         let route = job.spec.route.clone();
         let spec = JobSpec::new(route, Json::from_stored("1"));
         let mut expected = JobRecord::new(job.id, spec, from_millis(5), from_millis(4));
@@ -304,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_is_no_such_document_is_refused() {
-        let text = encode(&full().0, &[]).unwrap();
+        let text = encode(&full().0, &[], Live::default()).unwrap();
         for (good, bad) in [
             ("\"v\":1", "\"v\":2"),
             ("\"v\":1", "\"w\":1"),

@@ -1,0 +1,570 @@
+//! A stored job with everything that a store keeps about it, and the rules that change it.
+
+use crate::error::InvalidInput;
+use crate::id::{BatchId, ClaimToken, JobId, NodeId};
+use crate::json::Json;
+use crate::links::{EndedJob, OpenLink, WaitingJob, is_too_late, waiting_state};
+use crate::model::job_document::{self, Live, StoredToken};
+use crate::model::{
+    ActionOutcome, After, Attempt, AttemptOutcome, Claim, Fenced, HeldClaim, JobInput, JobRecord,
+    LanePlace, Link, LinkState, NewJob, NextRun, OwnedClaim, Owner, Progress, ReclaimEffect,
+    Reclaimed, Report, ReportKind, Reported, Settlement, SignalRecord,
+};
+use crate::state::{JobAction, JobState, Response};
+use crate::time::{Timestamp, duration_millis, from_millis, to_millis};
+
+/// A stored job with everything that a store keeps about it, except its history.
+///
+/// A store that keeps each job as one row can read a `StoredJob`, change it with one of the methods
+/// below, and write it back. Each method is one rule of the contract, so the store does not
+/// implement the rule itself. The store keeps its own indexes. All times are milliseconds since
+/// 1970, by the database's clock.
+///
+/// ```
+/// use ratchet::{JobState, NewJob, NodeId, Outcome, Settlement};
+/// use ratchet_core::model::{Fenced, StoredJob};
+///
+/// let mut job = StoredJob::enqueued(&NewJob::new("mail", &1), 1_000);
+/// let claim = job.claim(NodeId::new(), 2_000);
+/// let end = Settlement::new(claim.token, Outcome::Succeeded { result: None });
+/// let (answer, attempt) = job.settle(&end, 3_000);
+/// assert_eq!((answer, job.record.state), (Fenced::Applied, JobState::Succeeded));
+/// assert_eq!(attempt.map(|attempt| attempt.seq), Some(1));
+/// // The answer may have been lost, so a repeated call returns the same answer.
+/// assert_eq!(job.settle(&end, 4_000), (Fenced::Applied, None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredJob {
+    /// The job as an operator sees it.
+    pub record: JobRecord,
+    /// The states of the links in `record.spec.after`, in the same order.
+    pub links: Vec<LinkState>,
+    /// The sequence number of the job in its lane. `None` if the job is in no lane, or has ended.
+    pub lane_seq: Option<i64>,
+    /// Whether any job was ever enqueued with a link to this job.
+    pub has_children: bool,
+    /// Whether the end of the job was already counted in its batch.
+    pub is_counted: bool,
+    /// When the body of the current claim last reported. `None` if it has not reported yet.
+    pub last_report: Option<i64>,
+    /// The token of the claim that was settled last.
+    pub settled: Option<ClaimToken>,
+}
+
+impl StoredJob {
+    /// Creates the row of a new job that is enqueued at `now`. The state is `Blocked` if the job
+    /// waits for other jobs, a batch or a signal, and `Pending` otherwise. A store then calls
+    /// [`link`](Self::link) and [`enter_lane`](Self::enter_lane) if the job has links or a lane.
+    /// `[enqueue.created]` `[enqueue.due]`
+    #[must_use]
+    pub fn enqueued(new: &NewJob, now: i64) -> Self {
+        let spec = new.spec();
+        let run_at = from_millis(new.due().resolve(now));
+        let mut record = JobRecord::new(new.id(), spec.clone(), run_at, from_millis(now));
+        if spec.waits() {
+            record.state = JobState::Blocked;
+        }
+        let mut stored = Self {
+            record,
+            links: Vec::new(),
+            lane_seq: None,
+            has_children: false,
+            is_counted: false,
+            last_report: None,
+            settled: None,
+        };
+        stored.await_signal(now);
+        stored
+    }
+
+    /// Sets the links of a new job. All of them are open.
+    pub fn link(&mut self, after: Vec<After>) {
+        self.links = vec![LinkState::Open; after.len()];
+        self.record.spec.after = after;
+    }
+
+    /// Sets the place of the job in its lane, and the state that follows from the place.
+    /// `[lane.sequence]` `[lane.head]`
+    pub const fn enter_lane(&mut self, place: LanePlace) {
+        self.lane_seq = Some(place.seq);
+        self.record.state = place.state;
+    }
+
+    /// Returns the token of the job's current claim.
+    #[must_use]
+    pub fn token(&self) -> ClaimToken {
+        let job = &self.record;
+        let claimed_at = job.claimed_at.unwrap_or(Timestamp::UNIX_EPOCH);
+        ClaimToken::new(job.id, job.claim_seq, job.node, claimed_at)
+    }
+
+    /// Returns whether `token` is the token of the job's current claim.
+    #[must_use]
+    pub fn holds(&self, token: ClaimToken) -> bool {
+        self.record.state == JobState::Running && self.token() == token
+    }
+
+    /// Returns the job's claim for the reply to a heartbeat.
+    #[must_use]
+    pub fn owned_claim(&self) -> OwnedClaim {
+        OwnedClaim::new(self.token(), self.record.cancel_requested)
+    }
+
+    /// Claims the job, which must be pending, for this node. `[claim.running]`
+    pub fn claim(&mut self, node: NodeId, now: i64) -> Claim {
+        self.enter(JobState::Running, now);
+        self.record.claim_seq += 1;
+        self.record.node = Some(node);
+        self.record.claimed_at = Some(from_millis(now));
+        let mut claim = Claim::of(&self.record);
+        claim.awaited |= self.has_children;
+        claim
+    }
+
+    /// Returns the payload and the last checkpoint.
+    #[must_use]
+    pub fn input(&self) -> JobInput {
+        JobInput {
+            payload: self.record.spec.payload.clone(),
+            checkpoint: self.record.checkpoint.clone(),
+        }
+    }
+
+    /// Settles a claim of this job. Returns `Stale` if the claim has ended another way, and then
+    /// the job does not change. If the claim ends, also returns the entry for the history.
+    /// `[settle.fenced]` `[settle.repeat]` `[settle.effect]`
+    pub fn settle(&mut self, settlement: &Settlement, now: i64) -> (Fenced, Option<Attempt>) {
+        let token = settlement.token;
+        if !self.holds(token) {
+            return (Fenced::when(self.settled == Some(token)), None);
+        }
+        let effect = settlement.effect(self.record.cancel_requested);
+        let mut attempt = self.end_claim(effect.state, effect.record, now);
+        attempt.ran_for = settlement.ran_for;
+        attempt.error = effect.error.map(str::to_owned);
+        self.settled = Some(token);
+        let job = &mut self.record;
+        job.attempts += effect.attempts_added;
+        if let NextRun::In(delay) = effect.next_run {
+            job.run_at = from_millis(now.saturating_add(duration_millis(delay)));
+        }
+        if let Some(error) = effect.error {
+            job.last_error = Some(error.to_owned());
+        }
+        if let Some(result) = effect.result {
+            job.result = Some(result.clone());
+        }
+        (Fenced::Applied, Some(attempt))
+    }
+
+    /// Stores a report of the body. Returns `Stale` if the node no longer holds the claim, and then
+    /// the job does not change.
+    pub fn report(&mut self, report: &Report, now: i64) -> Reported {
+        if !self.holds(report.token) {
+            return Reported::Stale;
+        }
+        self.last_report = Some(now);
+        match &report.kind {
+            ReportKind::Alive => {}
+            ReportKind::Progress { percent, message } => {
+                self.record.progress = Some(Progress {
+                    percent: *percent,
+                    message: message.clone(),
+                });
+            }
+            ReportKind::Checkpoint(checkpoint) => {
+                self.record.checkpoint = Some(checkpoint.clone());
+            }
+        }
+        Reported::Applied {
+            cancel_requested: self.record.cancel_requested,
+        }
+    }
+
+    /// Returns the claim of a running job, for
+    /// [`ReclaimRequest::judge`](crate::model::ReclaimRequest::judge).
+    #[must_use]
+    pub fn held_claim<'a>(&self, owner: Owner<'a>) -> HeldClaim<'a> {
+        let job = &self.record;
+        HeldClaim {
+            owner,
+            claimed_at: job.claimed_at.map(to_millis),
+            last_report: self.last_report,
+            timeout: job.spec.timeout,
+            stall_timeout: job.spec.stall_timeout,
+            crash_count: Some(job.crash_count),
+            cancel_requested: job.cancel_requested,
+        }
+    }
+
+    /// Takes the claim of a running job back, with this effect. If the claim ends, also returns the
+    /// entry for the history.
+    pub fn reclaim(&mut self, effect: ReclaimEffect, now: i64) -> (Reclaimed, Option<Attempt>) {
+        let reclaimed = effect.reclaimed(self.token());
+        self.record.crash_count = effect.crash_count;
+        if effect.is_exhausted() {
+            self.record.node = None;
+            return (reclaimed, None);
+        }
+        let attempt = self.end_claim(effect.state, AttemptOutcome::Lost, now);
+        (reclaimed, Some(attempt))
+    }
+
+    /// Applies an action of an operator. The answer `Deleted` means that the store must delete the
+    /// row, which has not changed.
+    ///
+    /// `requeue` is called if the action would requeue the job. It returns the job's new place in
+    /// its lane, or `None` if the job has no lane. If another unfinished job has the unique key of
+    /// this job, `requeue` returns the id of that job as an error, and nothing changes.
+    pub fn act(
+        &mut self,
+        action: JobAction,
+        now: i64,
+        requeue: impl FnOnce(&Self) -> Result<Option<LanePlace>, JobId>,
+    ) -> ActionOutcome {
+        let state = self.record.state;
+        match state.respond(action) {
+            Response::Refuse => ActionOutcome::Refused(state),
+            Response::Remove => ActionOutcome::Deleted,
+            Response::RequestCancel => {
+                self.record.cancel_requested = true;
+                ActionOutcome::CancelRequested
+            }
+            Response::Change => {
+                match action {
+                    JobAction::Reschedule(due) => {
+                        self.record.run_at = from_millis(due.resolve(now));
+                    }
+                    JobAction::SetPriority(priority) => self.record.spec.priority = priority,
+                    _ => {}
+                }
+                ActionOutcome::Changed
+            }
+            Response::Become(_) if action == JobAction::Requeue => match requeue(self) {
+                Err(holder) => ActionOutcome::KeyTaken(holder),
+                Ok(place) => {
+                    self.requeue(place, now);
+                    ActionOutcome::Became(self.record.state)
+                }
+            },
+            Response::Become(to) => {
+                self.enter(to, now);
+                ActionOutcome::Became(to)
+            }
+        }
+    }
+
+    fn requeue(&mut self, place: Option<LanePlace>, now: i64) {
+        if !self.has_signal() {
+            self.await_signal(now);
+        }
+        let waits = waiting_state(self.has_open_links(), self.lacks_signal());
+        self.lane_seq = place.map(|place| place.seq);
+        self.enter(place.map_or(waits, |place| place.state), now);
+        let job = &mut self.record;
+        job.attempts = 0;
+        job.crash_count = 0;
+        job.last_error = None;
+        job.run_at = from_millis(now);
+    }
+
+    /// Returns whether any link of the job is still open.
+    #[must_use]
+    pub fn has_open_links(&self) -> bool {
+        self.links.contains(&LinkState::Open)
+    }
+
+    /// Returns the links of the job to its parents.
+    pub fn links(&self) -> impl Iterator<Item = Link> {
+        let links = self.record.spec.after.iter().zip(&self.links);
+        links.map(|(after, state)| Link::new(self.record.id, after.clone(), *state))
+    }
+
+    /// Returns the job for the [`Cascade`](crate::links::Cascade) that its end starts. `None` if
+    /// the job has not ended.
+    #[must_use]
+    pub fn ended(&self) -> Option<EndedJob> {
+        let job = &self.record;
+        job.state.is_terminal().then(|| EndedJob {
+            job: job.id,
+            state: job.state,
+            result: job.result.clone(),
+            has_children: self.has_children,
+            in_batch: job.spec.batch.is_some(),
+        })
+    }
+
+    /// Returns the job for the [`Cascade`](crate::links::Cascade) of a parent that has ended.
+    #[must_use]
+    pub fn waiting(&self) -> WaitingJob {
+        let links = (0..).zip(self.links());
+        let open = links.filter(|(_, link)| link.state == LinkState::Open);
+        WaitingJob {
+            job: self.record.id,
+            state: self.record.state,
+            awaits_signal: self.awaits_signal(),
+            has_children: self.has_children,
+            in_batch: self.record.spec.batch.is_some(),
+            open: open
+                .map(|(place, link)| OpenLink {
+                    place,
+                    parent: link.after.parent(),
+                    after: Some(link.after),
+                })
+                .collect(),
+        }
+    }
+
+    /// Sets the state of the link at this place in the list of links.
+    pub fn decide(&mut self, place: u32, state: LinkState) {
+        if let Some(link) = self.links.get_mut(place as usize) {
+            *link = state;
+        }
+    }
+
+    /// Marks the job as counted in its batch, and returns the batch. `None` if the job is in no
+    /// batch, or was counted before. `[batch.count]`
+    pub const fn count_in_batch(&mut self) -> Option<BatchId> {
+        if self.is_counted {
+            return None;
+        }
+        self.is_counted = self.record.spec.batch.is_some();
+        self.record.spec.batch
+    }
+
+    /// Makes a blocked job pending, because it no longer waits for anything.
+    pub fn release(&mut self, now: i64) {
+        self.enter(JobState::Pending, now);
+        self.record.run_at = self.record.run_at.max(from_millis(now));
+    }
+
+    /// Makes the first unfinished job of a lane pending, if it is blocked. The job keeps its due
+    /// time. `[lane.head]`
+    pub fn promote(&mut self) {
+        if self.record.state == JobState::Blocked {
+            self.record.state = JobState::Pending;
+        }
+    }
+
+    /// Cancels a blocked job, because the condition of one of its links can no longer be met.
+    pub fn cancel(&mut self, now: i64) {
+        self.enter(JobState::Cancelled, now);
+    }
+
+    /// Returns whether the job waits for a signal that has not arrived yet.
+    #[must_use]
+    pub fn awaits_signal(&self) -> bool {
+        self.record.state == JobState::Blocked && self.lacks_signal()
+    }
+
+    /// Returns whether the job accepts a signal that arrives at `now`. `[signal.late]`
+    #[must_use]
+    pub fn takes_signal(&self, now: i64) -> bool {
+        self.awaits_signal() && !self.is_signal_overdue(now)
+    }
+
+    /// Returns whether the signal of the job was delivered.
+    #[must_use]
+    pub fn has_signal(&self) -> bool {
+        let signal = self.record.signal.as_ref();
+        signal.is_some_and(|signal| signal.delivered.is_some())
+    }
+
+    /// Returns the deadline of the job's signal. `None` if the job does not wait for one.
+    #[must_use]
+    pub fn signal_deadline(&self) -> Option<i64> {
+        let signal = self.record.signal.as_ref();
+        let deadline = signal.filter(|_| self.awaits_signal())?.deadline;
+        Some(to_millis(deadline))
+    }
+
+    /// Returns whether the job still waits for a signal, although its deadline has passed.
+    #[must_use]
+    pub fn is_signal_overdue(&self, now: i64) -> bool {
+        let deadline = self.signal_deadline();
+        deadline.is_some_and(|deadline| is_too_late(deadline, now))
+    }
+
+    /// Delivers the signal for which the job waits, and makes the job pending if it waits for
+    /// nothing else.
+    pub fn deliver(&mut self, payload: &Json, now: i64) {
+        if let Some(signal) = self.record.signal.take() {
+            self.record.signal = Some(signal.delivered(from_millis(now), payload.clone()));
+        }
+        if !self.has_open_links() {
+            self.release(now);
+        }
+    }
+
+    /// Makes the job a dead letter, because its signal did not arrive in time.
+    pub fn miss_signal(&mut self, now: i64) {
+        let wait = self.record.spec.signal.as_ref();
+        self.record.last_error = wait.map(|wait| wait.missed());
+        self.enter(JobState::Failed, now);
+    }
+
+    /// Encodes the row as a JSON document that [`decode`](Self::decode) of this version and of
+    /// later versions reads. It has the format of
+    /// [`ArchivedJob::encode`](crate::model::ArchivedJob::encode), and the fields `node`,
+    /// `claimed_at`, `cancel_requested`, `links`, `lane_seq`, `has_children`, `is_counted`,
+    /// `last_report` and `settled`.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] if the document cannot be serialized.
+    pub fn encode(&self) -> Result<String, InvalidInput> {
+        // Every field is listed, so that a new field does not compile before it is handled here.
+        let Self {
+            record,
+            links,
+            lane_seq,
+            has_children,
+            is_counted,
+            last_report,
+            settled,
+        } = self;
+        let live = Live {
+            node: record.node.map(|node| node.to_string()),
+            claimed_at: record.claimed_at.map(to_millis),
+            cancel_requested: record.cancel_requested,
+            links: links.iter().map(|link| link.code()).collect(),
+            lane_seq: *lane_seq,
+            has_children: *has_children,
+            is_counted: *is_counted,
+            last_report: *last_report,
+            settled: settled.map(StoredToken::of),
+        };
+        job_document::encode(record, &[], live)
+    }
+
+    /// Decodes a document that [`encode`](Self::encode) of this version or of an earlier version
+    /// returned.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] for `document` if the text is not such a document.
+    pub fn decode(document: &str) -> Result<Self, InvalidInput> {
+        let (mut record, _, live) = job_document::decode(document)?;
+        record.node = job_document::node(live.node)?;
+        record.claimed_at = live.claimed_at.map(from_millis);
+        record.cancel_requested = live.cancel_requested;
+        let links = live
+            .links
+            .into_iter()
+            .map(|code| LinkState::from_code(code.into()));
+        let links: Vec<LinkState> = links.collect::<Result<_, _>>()?;
+        if links.len() != record.spec.after.len() {
+            return Err(InvalidInput::new(
+                "document",
+                "has another number of links and states",
+            ));
+        }
+        let settled = live.settled;
+        let settled = settled
+            .map(|settled| settled.token(record.id))
+            .transpose()?;
+        Ok(Self {
+            record,
+            links,
+            lane_seq: live.lane_seq,
+            has_children: live.has_children,
+            is_counted: live.is_counted,
+            last_report: live.last_report,
+            settled,
+        })
+    }
+
+    fn lacks_signal(&self) -> bool {
+        self.record.signal.is_some() && !self.has_signal()
+    }
+
+    /// Begins to wait for the signal of the job, if it has one.
+    fn await_signal(&mut self, now: i64) {
+        let wait = self.record.spec.signal.as_ref();
+        self.record.signal = wait.map(|wait| {
+            let timeout = duration_millis(wait.timeout);
+            SignalRecord::new(from_millis(now.saturating_add(timeout)))
+        });
+    }
+
+    /// Ends the current claim: removes its node and its time, and sets the new state. Returns the
+    /// entry for the history.
+    fn end_claim(&mut self, state: JobState, outcome: AttemptOutcome, now: i64) -> Attempt {
+        let ended_at = from_millis(now);
+        let job = &mut self.record;
+        let claimed_at = job.claimed_at.take().unwrap_or(ended_at);
+        let attempt = Attempt::new(
+            job.claim_seq,
+            job.node.take(),
+            claimed_at,
+            ended_at,
+            outcome,
+        );
+        job.cancel_requested = false;
+        self.last_report = None;
+        self.enter(state, now);
+        attempt
+    }
+
+    /// Sets the state of the job, and the time of its end if the state is terminal.
+    fn enter(&mut self, state: JobState, now: i64) {
+        debug_assert_eq!(self.record.state.transition(state), Ok(state));
+        self.record.state = state;
+        self.record.finished_at = state.is_terminal().then(|| from_millis(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::job_document::tests::full;
+
+    fn whole() -> StoredJob {
+        let mut record = full().0;
+        record.node = Some(NodeId::new());
+        record.claimed_at = Some(from_millis(12));
+        record.cancel_requested = true;
+        let settled = ClaimToken::new(record.id, 2, Some(NodeId::new()), from_millis(10));
+        StoredJob {
+            record,
+            links: vec![LinkState::Met, LinkState::Open],
+            lane_seq: Some(7),
+            has_children: true,
+            is_counted: true,
+            last_report: Some(13),
+            settled: Some(settled),
+        }
+    }
+
+    #[test]
+    fn a_whole_row_round_trips() {
+        let row = whole();
+        assert_eq!(StoredJob::decode(&row.encode().unwrap()), Ok(row));
+    }
+
+    #[test]
+    fn a_row_that_the_contract_rules_out_is_refused() {
+        let text = whole().encode().unwrap();
+        for (good, bad) in [
+            ("\"links\":[1,0]", "\"links\":[1]"),
+            ("\"links\":[1,0]", "\"links\":[1,3]"),
+            ("\"node\":\"", "\"node\":\"x"),
+            ("\"v\":1", "\"v\":2"),
+        ] {
+            assert!(text.contains(good), "{good}");
+            assert!(
+                StoredJob::decode(&text.replace(good, bad)).is_err(),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_row_without_the_fields_of_a_store_is_read_as_that_of_a_new_job() {
+        let new = StoredJob::enqueued(&NewJob::new("kind", &1), 5);
+        let text = new.encode().unwrap();
+        for field in ["links", "lane_seq", "has_children", "is_counted", "settled"] {
+            assert!(!text.contains(field), "{field}");
+        }
+        assert_eq!(StoredJob::decode(&text), Ok(new));
+    }
+}
