@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::id::Fence;
 use crate::model::{Fenced, Guard};
 use crate::name::Name;
-use crate::store::{Acquired, LockInfo, LockStore, StoredLock, renewed_end};
+use crate::store::{Acquired, LockInfo, LockStore, StoredLock};
 use crate::time::duration_millis;
 
 impl Tables {
@@ -18,7 +18,7 @@ impl Tables {
     pub(super) fn is_tenure(&self, guard: Option<&Guard>, now: i64) -> bool {
         guard.is_none_or(|guard| {
             let lock = self.locks.get(&guard.lock);
-            lock.is_some_and(|lock| lock.is_held_by(&guard.owner, guard.fence, now))
+            lock.is_some_and(|lock| lock.allows(guard, now))
         })
     }
 }
@@ -44,26 +44,16 @@ impl LockStore for MemoryStore {
     ) -> Result<Fenced> {
         let ttl = duration_millis(ttl);
         self.call("renew", |tables, now| {
-            Ok(match tables.locks.get_mut(name) {
-                Some(lock) if lock.is_held_by(owner, fence, now) => {
-                    lock.expires_at = lock.expires_at.map(|end| renewed_end(end, now, ttl));
-                    Fenced::Applied
-                }
-                _ => Fenced::Stale,
-            })
+            let lock = tables.locks.get_mut(name);
+            Ok(lock.map_or(Fenced::Stale, |lock| lock.renew(owner, fence, ttl, now)))
         })
         .await
     }
 
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
         self.call("release", |tables, now| {
-            Ok(match tables.locks.get_mut(name) {
-                Some(lock) if lock.is_held_by(owner, fence, now) => {
-                    lock.expires_at = None;
-                    Fenced::Applied
-                }
-                _ => Fenced::Stale,
-            })
+            let lock = tables.locks.get_mut(name);
+            Ok(lock.map_or(Fenced::Stale, |lock| lock.release(owner, fence, now)))
         })
         .await
     }

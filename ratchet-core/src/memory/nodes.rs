@@ -16,25 +16,17 @@ impl NodeStore for MemoryStore {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
         self.call("heartbeat", |tables, now| {
             let now = from_millis(now);
-            let joins = heartbeat.status == NodeStatus::Joining;
-            if joins && !tables.nodes.contains_key(&heartbeat.node) {
-                for other in tables.nodes.values_mut() {
-                    if other.label == heartbeat.label && other.status.is_live() {
-                        other.status = other.status.when_lost();
-                    }
-                }
+            if !tables.nodes.contains_key(&heartbeat.node) {
+                let displaced = |node: &&mut NodeRecord| node.is_displaced_by(heartbeat);
+                let displaced = tables.nodes.values_mut().filter(displaced);
+                displaced.for_each(NodeRecord::lose);
             }
             let previous = tables.nodes.get(&heartbeat.node).map(|node| node.last_seen);
             let node = tables
                 .nodes
                 .entry(heartbeat.node)
                 .or_insert_with(|| NodeRecord::joined(heartbeat, now));
-            node.status = node.status.after_heartbeat(heartbeat.status);
-            node.label = heartbeat.label.clone();
-            node.interval = heartbeat.interval;
-            node.load = heartbeat.load;
-            node.profile = heartbeat.profile.clone();
-            node.last_seen = now;
+            node.beat(heartbeat, now);
             let status = node.status;
             let claims = tables
                 .running()
@@ -50,13 +42,10 @@ impl NodeStore for MemoryStore {
 
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
         self.call("set_node_status", |tables, _| {
-            Ok(match tables.nodes.get_mut(&node) {
-                Some(node) if node.status.is_live() && node.status != status => {
-                    node.status = status;
-                    Changed::Changed
-                }
-                _ => Changed::Unchanged,
-            })
+            let node = tables.nodes.get_mut(&node);
+            Ok(Changed::when(
+                node.is_some_and(|node| node.set_status(status)),
+            ))
         })
         .await
     }
@@ -81,7 +70,7 @@ impl NodeStore for MemoryStore {
             let mut swept = SweptNodes::default();
             for node in tables.nodes.values_mut() {
                 if sweep.marks_dead(node, now) {
-                    node.status = node.status.when_lost();
+                    node.lose();
                     swept.died.push(node.node);
                 }
             }

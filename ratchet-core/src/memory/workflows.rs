@@ -25,15 +25,14 @@ impl WorkflowStore for MemoryStore {
 
     async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
         self.call("close_batch", |tables, _| {
-            Ok(match tables.links.batches.get_mut(&batch) {
-                None => BatchClosed::NotFound,
-                Some(record) if record.closed => BatchClosed::Already,
-                Some(record) => {
-                    record.closed = true;
-                    tables.links.changed(batch);
-                    BatchClosed::Closed
-                }
-            })
+            let Some(record) = tables.links.batches.get_mut(&batch) else {
+                return Ok(BatchClosed::NotFound);
+            };
+            let closed = record.close();
+            if closed == BatchClosed::Closed {
+                tables.links.changed(batch);
+            }
+            Ok(closed)
         })
         .await
     }

@@ -1,13 +1,15 @@
 //! Batches: jobs that are counted together as they end.
 
-use crate::error::{StoreError, StoreErrorKind};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::BatchId;
 use crate::limits;
-use crate::model::Guard;
+use crate::model::{Guard, document};
 use crate::state::JobState;
-use crate::time::Timestamp;
-
-use std::time::Duration;
+use crate::time::{Timestamp, from_millis, to_millis};
 
 /// A stored batch.
 ///
@@ -41,6 +43,18 @@ pub struct BatchRecord {
     pub created_at: Timestamp,
     /// When the batch ended, by the database's clock. `None` if it has not ended yet.
     pub ended_at: Option<Timestamp>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    id: String,
+    total: u64,
+    succeeded: u64,
+    failed: u64,
+    cancelled: u64,
+    closed: bool,
+    created_at: i64,
+    ended_at: Option<i64>,
 }
 
 impl BatchRecord {
@@ -91,8 +105,57 @@ impl BatchRecord {
             .unwrap_or(100)
     }
 
+    /// Closes the batch. Returns `Already`, and changes nothing, if it is closed. `[batch.close]`
+    pub const fn close(&mut self) -> BatchClosed {
+        if self.closed {
+            return BatchClosed::Already;
+        }
+        self.closed = true;
+        BatchClosed::Closed
+    }
+
+    /// Encodes the record as a JSON document that [`decode`](Self::decode) of this version and of
+    /// later versions reads.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] if the document cannot be serialized.
+    pub fn encode(&self) -> Result<String, InvalidInput> {
+        document::encode(&Document {
+            id: self.id.to_string(),
+            total: self.total,
+            succeeded: self.succeeded,
+            failed: self.failed,
+            cancelled: self.cancelled,
+            closed: self.closed,
+            created_at: to_millis(self.created_at),
+            ended_at: self.ended_at.map(to_millis),
+        })
+    }
+
+    /// Decodes a document that [`encode`](Self::encode) of this version or of an earlier version
+    /// returned.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] for `document` if the text is not such a document.
+    pub fn decode(document: &str) -> Result<Self, InvalidInput> {
+        let read: Document = document::decode(document)?;
+        Ok(Self {
+            id: read
+                .id
+                .parse()
+                .map_err(|error| document::unreadable(&error))?,
+            total: read.total,
+            succeeded: read.succeeded,
+            failed: read.failed,
+            cancelled: read.cancelled,
+            closed: read.closed,
+            created_at: from_millis(read.created_at),
+            ended_at: read.ended_at.map(from_millis),
+        })
+    }
+
     /// Adds the numbers of children that have ended to the counts of this record.
-    pub(crate) const fn add(&mut self, tally: Tally) {
+    pub const fn add(&mut self, tally: Tally) {
         self.succeeded += tally.succeeded;
         self.failed += tally.failed;
         self.cancelled += tally.cancelled;
@@ -192,6 +255,20 @@ impl BatchPurge {
 mod tests {
     use super::*;
     use crate::time::from_millis;
+
+    #[test]
+    fn a_whole_record_round_trips() {
+        let mut batch = BatchRecord::new(BatchId::new(), from_millis(7));
+        assert_eq!(
+            BatchRecord::decode(&batch.encode().unwrap()),
+            Ok(batch.clone())
+        );
+        (batch.total, batch.succeeded, batch.failed, batch.cancelled) = (9, 2, 3, 4);
+        assert_eq!(batch.close(), BatchClosed::Closed);
+        assert_eq!(batch.close(), BatchClosed::Already);
+        batch.ended_at = Some(from_millis(8));
+        assert_eq!(BatchRecord::decode(&batch.encode().unwrap()), Ok(batch));
+    }
 
     #[test]
     fn progress_is_what_ended_of_all() {

@@ -1,7 +1,6 @@
 //! The JSON format of a job. See [`ArchivedJob::encode`](super::ArchivedJob::encode) and
 //! [`StoredJob::encode`](super::StoredJob::encode).
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,17 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::error::InvalidInput;
 use crate::id::{ClaimToken, JobId, NodeId};
 use crate::json::Json;
+use crate::model::document::unreadable;
 use crate::model::spec_document::SpecDocument;
 use crate::model::{Attempt, AttemptOutcome, JobRecord, Progress, SignalRecord};
 use crate::state::JobState;
 use crate::time::{duration_micros, from_millis, to_millis};
 
-/// The version of the document format that `encode` writes.
-const VERSION: u32 = 1;
-
 #[derive(Serialize, Deserialize)]
 struct Document {
-    v: u32,
     id: String,
     #[serde(flatten)]
     spec: SpecDocument,
@@ -159,7 +155,6 @@ pub(super) fn encode(
     } = job;
     let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());
     let document = Document {
-        v: VERSION,
         id: id.to_string(),
         spec: SpecDocument::of(spec),
         state: state.code(),
@@ -186,7 +181,7 @@ pub(super) fn encode(
         history: history.iter().map(entry).collect(),
         live,
     };
-    Json::encode("document", &document).map(|json| json.as_str().to_owned())
+    super::document::encode(&document)
 }
 
 fn entry(attempt: &Attempt) -> Entry {
@@ -211,18 +206,7 @@ fn entry(attempt: &Attempt) -> Entry {
 }
 
 pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>, Live), InvalidInput> {
-    #[derive(Deserialize)]
-    struct Version {
-        v: u32,
-    }
-    // The version is read first, because a later format may have other fields.
-    let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
-    if v > VERSION {
-        return Err(unreadable(&format_args!(
-            "its format version {v} is newer than {VERSION}, the newest that this program reads"
-        )));
-    }
-    let document: Document = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+    let document: Document = super::document::decode(text)?;
     let spec = document.spec.into_spec()?;
     let id: JobId = document.id.parse().map_err(|error| unreadable(&error))?;
     let (run_at, created_at) = (document.run_at, document.created_at);
@@ -256,6 +240,26 @@ pub(super) fn node(text: Option<String>) -> Result<Option<NodeId>, InvalidInput>
     node.transpose()
 }
 
+impl Attempt {
+    /// Encodes the entry as a JSON document that [`decode`](Self::decode) of this version and of
+    /// later versions reads.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] if the document cannot be serialized.
+    pub fn encode(&self) -> Result<String, InvalidInput> {
+        super::document::encode(&entry(self))
+    }
+
+    /// Decodes a document that [`encode`](Self::encode) of this version or of an earlier version
+    /// returned.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] for `document` if the text is not such a document.
+    pub fn decode(document: &str) -> Result<Self, InvalidInput> {
+        attempt(super::document::decode(document)?)
+    }
+}
+
 fn attempt(entry: Entry) -> Result<Attempt, InvalidInput> {
     let mut attempt = Attempt::new(
         entry.seq,
@@ -267,10 +271,6 @@ fn attempt(entry: Entry) -> Result<Attempt, InvalidInput> {
     attempt.ran_for = (entry.ran_for_us).map(|micros| Duration::from_micros(micros.unsigned_abs()));
     attempt.error = entry.error;
     Ok(attempt)
-}
-
-fn unreadable(error: &dyn Display) -> InvalidInput {
-    InvalidInput::new("document", format!("cannot be read: {error}"))
 }
 
 #[cfg(test)]
@@ -349,7 +349,10 @@ pub(super) mod tests {
         let (job, history) = full();
         let text = encode(&job, &history, Live::default()).unwrap();
         let (read, entries, _) = decode(&text).unwrap();
-        assert_eq!((read, entries), (job, history));
+        assert_eq!((read, &entries), (job, &history));
+        for entry in history {
+            assert_eq!(Attempt::decode(&entry.encode().unwrap()), Ok(entry));
+        }
     }
 
     /// Documents of the first version must stay readable, even if later versions add fields.

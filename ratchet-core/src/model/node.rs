@@ -391,6 +391,39 @@ impl NodeRecord {
         }
     }
 
+    /// Applies a heartbeat of this node at `now`. `[node.heartbeat]`
+    pub fn beat(&mut self, heartbeat: &Heartbeat, now: Timestamp) {
+        self.status = self.status.after_heartbeat(heartbeat.status);
+        self.label = heartbeat.label.clone();
+        self.interval = heartbeat.interval;
+        self.load = heartbeat.load;
+        self.profile = heartbeat.profile.clone();
+        self.last_seen = now;
+    }
+
+    /// Returns whether a new node, whose first heartbeat this is, replaces this node: both have the
+    /// same label, and this one is live. `[node.label]`
+    #[must_use]
+    pub fn is_displaced_by(&self, first: &Heartbeat) -> bool {
+        let joins = first.status == NodeStatus::Joining;
+        joins && self.label == first.label && self.status.is_live()
+    }
+
+    /// Marks a live node dead, or left if it was draining.
+    pub const fn lose(&mut self) {
+        self.status = self.status.when_lost();
+    }
+
+    /// Sets the status at the request of another process. Returns false, and changes nothing, if
+    /// the node has ended or already has this status. `[node.status]`
+    pub fn set_status(&mut self, status: NodeStatus) -> bool {
+        let changes = self.status.is_live() && self.status != status;
+        if changes {
+            self.status = status;
+        }
+        changes
+    }
+
     /// Returns how long a node with this reported interval must be silent to count as dead:
     /// `dead_after` or three intervals, whichever is longer.
     #[must_use]

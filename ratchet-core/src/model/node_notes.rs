@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::{Heartbeat, NodeRecord, NodeTotals, PoolProfile};
+use crate::model::{Heartbeat, NodeLoad, NodeProfile, NodeRecord, NodeTotals, PoolProfile};
 use crate::schedule::ZoneData;
 
 /// The key of the zone data. The keys of the totals are at the same level.
@@ -25,6 +25,29 @@ struct Notes<'a> {
     unheld_claims: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<&'a [PoolProfile]>,
+}
+
+impl NodeLoad {
+    /// Returns the text that [`Heartbeat::notes`] returns for this load and this profile.
+    pub(super) fn notes(&self, profile: &NodeProfile) -> Option<String> {
+        let totals = self.totals.as_ref();
+        let zone_data = profile.zone_data.as_ref();
+        let unheld_claims = self.unheld_claims;
+        let pools = profile.pools.as_deref();
+        if totals.is_none() && zone_data.is_none() && unheld_claims.is_none() && pools.is_none() {
+            return None;
+        }
+        let notes = Notes {
+            totals,
+            zone_data,
+            unheld_claims,
+            pools,
+        };
+        match serde_json::to_string(&notes) {
+            Ok(text) => Some(text),
+            Err(_) => unreachable!("numbers and texts can be written as JSON"),
+        }
+    }
 }
 
 impl Heartbeat {
@@ -49,23 +72,7 @@ impl Heartbeat {
     /// ```
     #[must_use]
     pub fn notes(&self) -> Option<String> {
-        let totals = self.load.totals.as_ref();
-        let zone_data = self.profile.zone_data.as_ref();
-        let unheld_claims = self.load.unheld_claims;
-        let pools = self.profile.pools.as_deref();
-        if totals.is_none() && zone_data.is_none() && unheld_claims.is_none() && pools.is_none() {
-            return None;
-        }
-        let notes = Notes {
-            totals,
-            zone_data,
-            unheld_claims,
-            pools,
-        };
-        match serde_json::to_string(&notes) {
-            Ok(text) => Some(text),
-            Err(_) => unreachable!("numbers and texts can be written as JSON"),
-        }
+        self.load.notes(&self.profile)
     }
 }
 

@@ -1,5 +1,9 @@
+use serde::{Deserialize, Serialize};
+
 use super::{Acquired, HeldLock, LockInfo, renewed_end};
+use crate::error::InvalidInput;
 use crate::id::{Fence, next_in_time};
+use crate::model::{Fenced, Guard, document};
 use crate::name::Name;
 use crate::time::millis_between;
 
@@ -26,6 +30,13 @@ pub struct StoredLock {
     pub fence: Fence,
     /// Time at which the tenure expires or expired. `None` if its owner released the lock.
     pub expires_at: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    owner: Name,
+    fence: u64,
+    expires_at: Option<i64>,
 }
 
 impl StoredLock {
@@ -74,6 +85,58 @@ impl StoredLock {
         }
         self.expires_at = Some(renewed_end(self.expires_at.unwrap_or(i64::MIN), now, ttl));
         Acquired::Acquired { fence: self.fence }
+    }
+
+    /// Extends the tenure with this owner and this fence to `ttl` milliseconds after `now`, if it
+    /// still lasts.
+    pub fn renew(&mut self, owner: &Name, fence: Fence, ttl: i64, now: i64) -> Fenced {
+        let held = self.is_held_by(owner, fence, now);
+        if held {
+            self.expires_at = self.expires_at.map(|end| renewed_end(end, now, ttl));
+        }
+        Fenced::when(held)
+    }
+
+    /// Ends the tenure with this owner and this fence, if it still lasts.
+    pub fn release(&mut self, owner: &Name, fence: Fence, now: i64) -> Fenced {
+        let held = self.is_held_by(owner, fence, now);
+        if held {
+            self.expires_at = None;
+        }
+        Fenced::when(held)
+    }
+
+    /// Returns whether the tenure named in the guard of a write still lasts. `[guard.write]`
+    #[must_use]
+    pub fn allows(&self, guard: &Guard, now: i64) -> bool {
+        self.is_held_by(&guard.owner, guard.fence, now)
+    }
+
+    /// Encodes the lock as a JSON document that [`decode`](Self::decode) of this version and of
+    /// later versions reads.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] if the document cannot be serialized.
+    pub fn encode(&self) -> Result<String, InvalidInput> {
+        document::encode(&Document {
+            owner: self.owner.clone(),
+            fence: self.fence.0,
+            expires_at: self.expires_at,
+        })
+    }
+
+    /// Decodes a document that [`encode`](Self::encode) of this version or of an earlier version
+    /// returned.
+    ///
+    /// # Errors
+    /// Returns an [`InvalidInput`] for `document` if the text is not such a document.
+    pub fn decode(document: &str) -> Result<Self, InvalidInput> {
+        let read: Document = document::decode(document)?;
+        Ok(Self {
+            owner: read.owner,
+            fence: Fence(read.fence),
+            expires_at: read.expires_at,
+        })
     }
 
     /// Returns the state of the lock at `now`, as [`inspect`](super::LockStore::inspect) shows it.
@@ -137,6 +200,13 @@ mod tests {
         assert!(!held.is_held_by(&owner("a"), Fence(7), 1_001));
         assert!(!held.is_held_by(&owner("a"), Fence(6), 1_000));
         assert!(!held.is_held_by(&owner("b"), Fence(7), 1_000));
+    }
+
+    #[test]
+    fn a_lock_round_trips() {
+        for lock in [lock(None), lock(Some(-7))] {
+            assert_eq!(StoredLock::decode(&lock.encode().unwrap()), Ok(lock));
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Recurring definitions: how they are defined, stored and changed.
 
 mod definition;
+mod document;
 mod firing;
 mod record;
 mod stored;

@@ -1,0 +1,45 @@
+//! JSON documents with the version of their format, as which stores keep rows.
+
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::InvalidInput;
+use crate::json::Json;
+
+/// The version of all formats.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Written<'a, T> {
+    v: u32,
+    #[serde(flatten)]
+    fields: &'a T,
+}
+
+/// Encodes a document, with the version of its format in the field `v`.
+pub(crate) fn encode<T: Serialize>(fields: &T) -> Result<String, InvalidInput> {
+    let document = Written { v: VERSION, fields };
+    Json::encode("document", &document).map(|json| json.as_str().to_owned())
+}
+
+/// Decodes a document of this version or of an earlier version.
+pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, InvalidInput> {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u32,
+    }
+    // The version is read first, because a later format may have other fields.
+    let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+    if v > VERSION {
+        return Err(unreadable(&format_args!(
+            "its format version {v} is newer than {VERSION}, the newest that this program reads"
+        )));
+    }
+    serde_json::from_str(text).map_err(|error| unreadable(&error))
+}
+
+pub(crate) fn unreadable(error: &dyn Display) -> InvalidInput {
+    InvalidInput::new("document", format!("cannot be read: {error}"))
+}
