@@ -67,7 +67,7 @@ impl StoredJob {
         }
         let mut stored = Self {
             record,
-            links: Vec::new(),
+            links: vec![LinkState::Open; spec.after.len()],
             lane_seq: None,
             has_children: false,
             is_counted: false,
@@ -78,7 +78,8 @@ impl StoredJob {
         stored
     }
 
-    /// Sets the links of a new job. All of them are open.
+    /// Replaces the links of a new job, where [`NewLinks`](crate::links::NewLinks) has resolved
+    /// them. All of them are open.
     pub fn link(&mut self, after: Vec<After>) {
         self.links = vec![LinkState::Open; after.len()];
         self.record.spec.after = after;

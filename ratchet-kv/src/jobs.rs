@@ -1,0 +1,356 @@
+//! Jobs, from their enqueue to their purge.
+
+use std::convert::Infallible;
+
+use async_trait::async_trait;
+use ratchet_core::model::{
+    Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
+    JobFilter, JobInput, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus,
+    PageRequest, Parent, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report, Reported,
+    Settlement, StateCounts, StoredJob,
+};
+use ratchet_core::permit::Budget;
+use ratchet_core::priority::merge_admitted;
+use ratchet_core::state::{JobAction, JobState};
+use ratchet_core::store::JobStore;
+use ratchet_core::time::duration_millis;
+use ratchet_core::{ClaimToken, JobId, Name, Priority, Result};
+
+use crate::call::{Call, decoded};
+use crate::engine::{Engine, Order, Transaction};
+use crate::keys::{self, Key, Table};
+use crate::queues::due_time;
+use crate::store::KvStore;
+
+#[async_trait]
+impl<E: Engine> JobStore for KvStore<E> {
+    async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let mut call = self.write("enqueue").await?;
+        let answers = call.enqueue(jobs).await?;
+        call.commit().await?;
+        Ok(answers)
+    }
+
+    async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        let mut call = self.write("claim_next_batch").await?;
+        let claimed = call.claim(request).await?;
+        call.commit().await?;
+        Ok(claimed)
+    }
+
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        let mut call = self.read("load_inputs").await?;
+        let mut inputs = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            let job = call.job(token.job).await?.filter(|job| job.holds(*token));
+            inputs.push(job.map(|job| job.input()));
+        }
+        Ok(inputs)
+    }
+
+    async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
+        let mut call = self.write("settle").await?;
+        let now = call.now;
+        let mut answers = Vec::with_capacity(settlements.len());
+        for settlement in settlements {
+            let id = settlement.token.job;
+            let settled = call.change(id, |job| job.settle(settlement, now)).await?;
+            let (answer, ended) = settled.unwrap_or((Fenced::Stale, None));
+            call.record(id, ended).await?;
+            answers.push(answer);
+        }
+        call.commit().await?;
+        Ok(answers)
+    }
+
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        let mut call = self.write("report").await?;
+        let now = call.now;
+        let mut answers = Vec::with_capacity(reports.len());
+        for report in reports {
+            let reported = call.change(report.token.job, |job| job.report(report, now));
+            answers.push(reported.await?.unwrap_or(Reported::Stale));
+        }
+        call.commit().await?;
+        Ok(answers)
+    }
+
+    async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        let mut call = self.write("reclaim").await?;
+        let reclaimed = call.reclaim(request).await?;
+        call.commit().await?;
+        Ok(reclaimed)
+    }
+
+    async fn act_on(
+        &self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+    ) -> Result<Vec<Acted>> {
+        let mut call = self.write("act").await?;
+        let mut acted = Vec::with_capacity(jobs.len());
+        for id in jobs {
+            let job = call.job(*id).await?;
+            let outcome = match job.filter(|job| from.contains(&job.record.state)) {
+                Some(job) => call.act(job, action).await?,
+                None => ActionOutcome::NotFound,
+            };
+            acted.push(Acted { job: *id, outcome });
+        }
+        call.commit().await?;
+        Ok(acted)
+    }
+
+    async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
+        let mut call = self.read("get").await?;
+        let mut jobs = Vec::with_capacity(ids.len());
+        for id in ids {
+            let record = call.job(*id).await?.map(|job| job.record);
+            jobs.push(match detail {
+                Detail::Whole => record,
+                Detail::Outline => record.map(JobRecord::outline),
+            });
+        }
+        Ok(jobs)
+    }
+
+    async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
+        let mut call = self.read("list").await?;
+        let scan = Scan::new(filter, page.after, page.order);
+        let mut ids = Vec::new();
+        call.scan(scan, |job| {
+            ids.push(job.record.id);
+            ids.len() < page.limit
+        })
+        .await?;
+        Ok(ids)
+    }
+
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let mut call = self.read("count_jobs").await?;
+        let scan = Scan::new(filter, None, JobOrder::OldestFirst);
+        let mut counts = StateCounts::new();
+        call.scan(scan, |job| {
+            *counts.entry(job.record.state).or_default() += 1;
+            true
+        })
+        .await?;
+        Ok(counts)
+    }
+
+    async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
+        let mut call = self.read("history").await?;
+        let entries = call.all(Key::new(Table::History).job(job).all()).await?;
+        let read = |(_, value): &(_, Vec<u8>)| decoded(value, Attempt::decode);
+        Ok(entries.iter().filter_map(read).collect())
+    }
+
+    async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
+        let mut call = self.write("purge").await?;
+        if !call.allows(request.guard.as_ref()).await? {
+            return Ok(Guarded::Stale);
+        }
+        let old = call.old(request).await?;
+        for job in &old {
+            call.delete(job).await?;
+        }
+        call.commit().await?;
+        Ok(Guarded::Done(old.len() as u64))
+    }
+}
+
+/// A scan of the jobs that match a filter, in the order of their ids.
+struct Scan<'a> {
+    filter: &'a JobFilter,
+    keys: std::ops::Range<Vec<u8>>,
+    order: Order,
+}
+
+impl<'a> Scan<'a> {
+    /// Creates a scan that begins after a job. It reads the jobs with one of the tags, if the
+    /// filter has any, and otherwise all jobs.
+    fn new(filter: &'a JobFilter, after: Option<JobId>, order: JobOrder) -> Self {
+        let base = || match &filter.tag {
+            Some(tag) => Key::new(Table::Tag).name(tag.as_str()),
+            None => Key::new(Table::Job),
+        };
+        let place = |job: JobId| base().job(job).bytes();
+        let (keys, order) = match (order, after) {
+            (JobOrder::OldestFirst, Some(job)) => {
+                (base().from(keys::after(place(job))), Order::Ascending)
+            }
+            (JobOrder::OldestFirst, None) => (base().all(), Order::Ascending),
+            (JobOrder::NewestFirst, Some(job)) => (base().before(place(job)), Order::Descending),
+            (JobOrder::NewestFirst, None) => (base().all(), Order::Descending),
+        };
+        Self {
+            filter,
+            keys,
+            order,
+        }
+    }
+}
+
+impl<T: Transaction> Call<T> {
+    /// Calls `take` with each job of a scan, until it returns false.
+    async fn scan(
+        &mut self,
+        mut scan: Scan<'_>,
+        mut take: impl FnMut(&StoredJob) -> bool + Send,
+    ) -> Result<()> {
+        loop {
+            let page = self.page(&mut scan.keys, scan.order).await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for job in self.jobs_of(&page).await? {
+                if scan.filter.matches(&job.record) && !take(&job) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Returns the ended jobs that this request selects for deletion or for the archive.
+    pub(crate) async fn old(&mut self, request: &PurgeRequest) -> Result<Vec<StoredJob>> {
+        let cutoff = self.now.saturating_sub(duration_millis(request.older_than));
+        let ended = || Key::new(Table::Ended).byte(request.state.code());
+        let mut keys = ended().before(ended().number(cutoff).bytes());
+        let mut old = Vec::new();
+        loop {
+            let page = self.page(&mut keys, Order::Ascending).await?;
+            if page.is_empty() {
+                return Ok(old);
+            }
+            for job in self.jobs_of(&page).await? {
+                if old.len() == request.limit {
+                    return Ok(old);
+                }
+                if !self.is_awaited(job.record.id).await? {
+                    old.push(job);
+                }
+            }
+        }
+    }
+
+    /// Returns whether this job has a child that has not ended.
+    async fn is_awaited(&mut self, job: JobId) -> Result<bool> {
+        let children = self.children(Parent::Job(job)).await?;
+        Ok(children
+            .iter()
+            .any(|child| !child.record.state.is_terminal()))
+    }
+
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+        let node = self.node(request.node).await?;
+        if node.is_some_and(|node| node.status != NodeStatus::Active) {
+            return Ok(Vec::new());
+        }
+        let paused = self.paused_queues().await?;
+        let mut budget = Budget::new(self.held_permits().await?);
+        let mut streams = Vec::new();
+        for route in self.routes().await? {
+            if paused.contains(&route.queue) || !route.matches(request) {
+                continue;
+            }
+            for priority in Priority::ALL {
+                let due = self.due(&route, priority, request.limit).await?;
+                if !due.is_empty() {
+                    streams.push((route.clone(), priority, due));
+                }
+            }
+        }
+        let merged = streams.iter().map(|(_, priority, due)| {
+            let job = |key: &Vec<u8>| due_time(key).zip(keys::job_of(key));
+            (
+                *priority,
+                due.iter().filter_map(job).map(Ok::<_, Infallible>),
+            )
+        });
+        let admit = |stream: usize| budget.take(&streams[stream].0);
+        let Ok(chosen) = merge_admitted(merged, request.aging, self.now, request.limit, admit);
+        let now = self.now;
+        let mut claimed = Vec::with_capacity(chosen.len());
+        for id in chosen {
+            let claim = |job: &mut StoredJob| ClaimedJob {
+                claim: job.claim(request.node, now),
+                input: request.payloads.then(|| job.input()),
+            };
+            claimed.extend(self.change(id, claim).await?);
+        }
+        Ok(claimed)
+    }
+
+    async fn reclaim(&mut self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
+        let now = self.now;
+        let nodes = self.nodes().await?;
+        let nodes = NodeRegistry::new(&nodes);
+        let mut pass = ReclaimPass::of(request);
+        let running = self.all(Key::new(Table::Running).all()).await?;
+        for job in self.jobs_of(&running).await? {
+            let (id, node) = (job.record.id, job.record.node);
+            if let Some(effect) = request.judge(&job.held_claim(nodes.owner(node)), now) {
+                pass.add(id, node.is_some(), (id, effect));
+            }
+        }
+        let mut reclaimed = Vec::new();
+        for (id, effect) in pass.chosen() {
+            let taken = self.change(id, |job| job.reclaim(effect, now)).await?;
+            if let Some((taken, ended)) = taken {
+                self.record(id, ended).await?;
+                reclaimed.push(taken);
+            }
+        }
+        Ok(reclaimed)
+    }
+
+    async fn act(&mut self, job: StoredJob, action: JobAction) -> Result<ActionOutcome> {
+        let (id, now) = (job.record.id, self.now);
+        let requeue = match action {
+            JobAction::Requeue => self.requeue(&job).await?,
+            _ => Ok(None),
+        };
+        let acted = self
+            .change(id, |job| job.act(action, now, |_| requeue))
+            .await?;
+        if acted == Some(ActionOutcome::Deleted) {
+            self.delete(&job).await?;
+        }
+        Ok(acted.unwrap_or(ActionOutcome::NotFound))
+    }
+
+    /// Returns the place of a requeued job in its lane, or the job that has its unique key.
+    async fn requeue(&mut self, job: &StoredJob) -> Result<Result<Option<LanePlace>, JobId>> {
+        let spec = &job.record.spec;
+        if let Some(key) = &spec.unique_key
+            && let Some(holder) = self.unique_holder(key).await?
+        {
+            return Ok(Err(holder));
+        }
+        Ok(Ok(self.lane_place(job).await?))
+    }
+
+    /// Returns the unfinished job that has this unique key.
+    pub(crate) async fn unique_holder(&mut self, key: &Name) -> Result<Option<JobId>> {
+        let holder = self.first(Key::new(Table::Unique).name(key.as_str()).all());
+        Ok(holder.await?.and_then(|(key, _)| keys::job_of(&key)))
+    }
+
+    /// Returns the place at the end of the job's lane. `None` if the job has no lane.
+    pub(crate) async fn lane_place(&mut self, job: &StoredJob) -> Result<Option<LanePlace>> {
+        let spec = &job.record.spec;
+        let Some(lane) = &spec.lane else {
+            return Ok(None);
+        };
+        let members = keys::lane(&spec.route.queue, lane).all();
+        let last = self.range(members, Order::Descending, 1).await?;
+        let last = last.first().and_then(|(key, _)| {
+            let mut parts = keys::Parts::of(key);
+            parts.name()?;
+            parts.name()?;
+            parts.number()
+        });
+        Ok(Some(LanePlace::after(last.unwrap_or(0))))
+    }
+}

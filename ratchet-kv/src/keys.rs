@@ -1,0 +1,307 @@
+//! The keys of the rows and of the indexes.
+//!
+//! A key begins with the byte of its [`Table`]. Then come its parts, each encoded so that the bytes
+//! have the order of the values. A name ends with a zero byte, which no name contains.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use ratchet_core::model::{Parent, StoredJob};
+use ratchet_core::state::JobState;
+use ratchet_core::time::to_millis;
+use ratchet_core::{BatchId, JobId, Name, NodeId, Priority, Route};
+
+/// The first byte of a key. The numbers are stored, so they never change.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub(crate) enum Table {
+    /// The rows: job → `StoredJob`.
+    Job = 0,
+    /// Job, number of the claim → `Attempt`.
+    History = 1,
+    /// Idempotency key → the first job that used it.
+    Idempotency = 2,
+    /// Queue → nothing: the queue is paused.
+    Paused = 3,
+    /// Node → `NodeRecord`.
+    Node = 4,
+    /// Name → `StoredLock`.
+    Lock = 5,
+    /// Namespace → version.
+    Version = 6,
+    /// Name → `RecurringRecord`.
+    Recurring = 7,
+    /// Job → time of the archiving and document.
+    Archive = 8,
+    /// Time of the end, job → nothing.
+    ArchivedBy = 9,
+    /// Resource → the maximum number of permits.
+    Permits = 10,
+    /// Rate key → theoretical arrival time, in microseconds.
+    Rate = 11,
+    /// Batch → `BatchRecord`.
+    Batch = 12,
+    /// Route, priority, due time, job: the pending jobs.
+    Pending = 32,
+    /// Node, job: the running jobs.
+    Running = 33,
+    /// Resource, job: the running jobs that hold a permit.
+    Holding = 34,
+    /// State, time of the end, job: the ended jobs.
+    Ended = 35,
+    /// Unique key, job: the unfinished job that has the key.
+    Unique = 36,
+    /// Queue, lane, sequence number, job: the unfinished jobs of each lane.
+    Lane = 37,
+    /// Parent, child.
+    Child = 38,
+    /// Name of the signal, job.
+    Signal = 39,
+    /// Deadline, job: the jobs that wait for a signal.
+    Deadline = 40,
+    /// Tag, job.
+    Tag = 41,
+    /// Queue, state, job: all jobs.
+    State = 42,
+}
+
+/// A key, or the beginning of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Key(Vec<u8>);
+
+impl Key {
+    pub(crate) fn new(table: Table) -> Self {
+        Self(vec![table as u8])
+    }
+
+    pub(crate) fn name(mut self, name: &str) -> Self {
+        self.0.extend(name.as_bytes());
+        self.0.push(0);
+        self
+    }
+
+    pub(crate) fn job(mut self, id: JobId) -> Self {
+        self.0.extend(id.as_bytes());
+        self
+    }
+
+    pub(crate) fn batch(mut self, id: BatchId) -> Self {
+        self.0.extend(id.as_bytes());
+        self
+    }
+
+    /// Adds a node. A missing node comes first.
+    pub(crate) fn node(mut self, id: Option<NodeId>) -> Self {
+        self.0.extend(id.map_or([0; 16], |id| *id.as_bytes()));
+        self
+    }
+
+    pub(crate) fn byte(mut self, byte: u8) -> Self {
+        self.0.push(byte);
+        self
+    }
+
+    /// Adds a number, so that negative numbers come before positive ones.
+    pub(crate) fn number(mut self, number: i64) -> Self {
+        self.0.extend((number ^ i64::MIN).to_be_bytes());
+        self
+    }
+
+    pub(crate) fn sequence(mut self, number: u64) -> Self {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    pub(crate) fn route(self, route: &Route) -> Self {
+        self.name(route.queue.as_str())
+            .name(route.kind.as_str())
+            .name(route.capability_text())
+            .name(route.permit_text())
+    }
+
+    pub(crate) fn parent(self, parent: Parent) -> Self {
+        match parent {
+            Parent::Job(job) => self.byte(0).job(job),
+            Parent::Batch(batch) => self.byte(1).batch(batch),
+        }
+    }
+
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// Returns the range of the keys that begin with this one.
+    pub(crate) fn all(self) -> Range<Vec<u8>> {
+        let end = self.clone().end();
+        self.0..end
+    }
+
+    /// Returns the range of the keys that begin with this one, from `start` on.
+    pub(crate) fn from(self, start: Vec<u8>) -> Range<Vec<u8>> {
+        start..self.end()
+    }
+
+    /// Returns the range of the keys that begin with this one, before `end`.
+    pub(crate) fn before(self, end: Vec<u8>) -> Range<Vec<u8>> {
+        self.0..end
+    }
+
+    /// Returns the first key after all keys that begin with this one.
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        while let Some(last) = self.0.pop() {
+            if last < u8::MAX {
+                self.0.push(last + 1);
+                break;
+            }
+        }
+        self.0
+    }
+}
+
+/// Returns the smallest key after `key`.
+pub(crate) fn after(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
+
+/// Reads the parts of a key, in the order in which they were added.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts<'a>(&'a [u8]);
+
+impl<'a> Parts<'a> {
+    pub(crate) fn of(key: &'a [u8]) -> Self {
+        Self(key.get(1..).unwrap_or_default())
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (part, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*part)
+    }
+
+    pub(crate) fn name(&mut self) -> Option<&'a str> {
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        let name = std::str::from_utf8(&self.0[..end]).ok()?;
+        self.0 = &self.0[end + 1..];
+        Some(name)
+    }
+
+    pub(crate) fn node(&mut self) -> Option<NodeId> {
+        let bytes = self.take()?;
+        (bytes != [0; 16]).then(|| NodeId::from_bytes(bytes))
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+
+    pub(crate) fn number(&mut self) -> Option<i64> {
+        self.take()
+            .map(|bytes| i64::from_be_bytes(bytes) ^ i64::MIN)
+    }
+
+    pub(crate) fn route(&mut self) -> Option<Route> {
+        let mut next = || self.name();
+        Route::from_texts(next()?, next()?, next()?, next()?).ok()
+    }
+}
+
+/// Returns the job at the end of a key of an index.
+pub(crate) fn job_of(key: &[u8]) -> Option<JobId> {
+    key.last_chunk().map(|bytes| JobId::from_bytes(*bytes))
+}
+
+/// Returns the beginning of the keys of the jobs in a lane.
+pub(crate) fn lane(queue: &Name, lane: &Name) -> Key {
+    Key::new(Table::Lane)
+        .name(queue.as_str())
+        .name(lane.as_str())
+}
+
+/// Returns the beginning of the keys of the pending jobs of a route and a priority.
+pub(crate) fn pending(route: &Route, priority: Priority) -> Key {
+    Key::new(Table::Pending).route(route).byte(priority.level())
+}
+
+/// Returns the keys of all indexes in which a job is.
+pub(crate) fn entries(stored: &StoredJob) -> BTreeSet<Vec<u8>> {
+    let job = &stored.record;
+    let (spec, route) = (&job.spec, &job.spec.route);
+    let state = Key::new(Table::State).name(route.queue.as_str());
+    let mut keys = vec![state.byte(job.state.code())];
+    match job.state {
+        JobState::Pending => {
+            keys.push(pending(route, spec.priority).number(to_millis(job.run_at)));
+        }
+        JobState::Running => {
+            keys.push(Key::new(Table::Running).node(job.node));
+            let resource = route.permit.as_ref();
+            keys.extend(resource.map(|name| Key::new(Table::Holding).name(name.as_str())));
+        }
+        JobState::Blocked | JobState::Paused => {}
+        JobState::Succeeded | JobState::Failed | JobState::Cancelled => {
+            let at = job.finished_at.map_or(0, to_millis);
+            keys.push(Key::new(Table::Ended).byte(job.state.code()).number(at));
+        }
+    }
+    if let Some(unique) = spec
+        .unique_key
+        .as_ref()
+        .filter(|_| !job.state.is_terminal())
+    {
+        keys.push(Key::new(Table::Unique).name(unique.as_str()));
+    }
+    if let (Some(name), Some(seq)) = (&spec.lane, stored.lane_seq) {
+        keys.push(lane(&route.queue, name).number(seq));
+    }
+    for after in &spec.after {
+        keys.push(Key::new(Table::Child).parent(after.parent()));
+    }
+    if let Some(wait) = &spec.signal {
+        keys.push(Key::new(Table::Signal).name(wait.key.as_str()));
+    }
+    if let Some(deadline) = stored.signal_deadline() {
+        keys.push(Key::new(Table::Deadline).number(deadline));
+    }
+    for tag in &spec.tags {
+        keys.push(Key::new(Table::Tag).name(tag.as_str()));
+    }
+    let with_job = |key: Key| key.job(job.id).bytes();
+    keys.into_iter().map(with_job).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_order_and_are_read_back() {
+        let numbers = [i64::MIN, -2, -1, 0, 1, 255, 256, i64::MAX];
+        let key = |number| Key::new(Table::Deadline).number(number).bytes();
+        assert!(numbers.windows(2).all(|pair| key(pair[0]) < key(pair[1])));
+        for number in numbers {
+            assert_eq!(Parts::of(&key(number)).number(), Some(number));
+        }
+    }
+
+    #[test]
+    fn a_range_has_exactly_the_keys_that_begin_with_its_key() {
+        let range = Key::new(Table::Lane).name("a").all();
+        let key = |lane| Key::new(Table::Lane).name(lane).name("x").bytes();
+        assert!(range.contains(&key("a")));
+        assert!(!range.contains(&key("aa")) && !range.contains(&key("b")));
+        let last = Key(vec![7, u8::MAX, u8::MAX]);
+        assert_eq!(last.end(), [8]);
+    }
+
+    #[test]
+    fn a_route_is_read_back() {
+        for texts in [("q", "k", "", ""), ("q", "k", "gpu", "api")] {
+            let route = Route::from_texts(texts.0, texts.1, texts.2, texts.3).unwrap();
+            let key = pending(&route, Priority::High).number(-5).bytes();
+            let mut parts = Parts::of(&key);
+            assert_eq!(parts.route(), Some(route));
+            assert_eq!((parts.byte(), parts.number()), (Some(3), Some(-5)));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Locks with fencing tokens.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::Fenced;
+use ratchet_core::store::{Acquired, LockInfo, LockStore, StoredLock};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{Fence, Name, Result};
+
+use crate::call::{Call, decoded};
+use crate::engine::{Engine, Order, Transaction};
+use crate::keys::{self, Key, Parts, Table};
+use crate::store::KvStore;
+
+fn key(name: &Name) -> Key {
+    Key::new(Table::Lock).name(name.as_str())
+}
+
+impl<T: Transaction> Call<T> {
+    /// Applies `change` to a lock, and stores it if the lock was held.
+    async fn change_lock(
+        &mut self,
+        name: &Name,
+        change: impl FnOnce(&mut StoredLock, i64) -> Fenced + Send,
+    ) -> Result<Fenced> {
+        let Some(mut lock) = self.read(key(name), StoredLock::decode).await? else {
+            return Ok(Fenced::Stale);
+        };
+        let changed = change(&mut lock, self.now);
+        if changed == Fenced::Applied {
+            self.write(key(name), lock.encode()).await?;
+        }
+        Ok(changed)
+    }
+}
+
+#[async_trait]
+impl<E: Engine> LockStore for KvStore<E> {
+    async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
+        let mut call = self.write("acquire").await?;
+        let lock = call.read(key(name), StoredLock::decode).await?;
+        let mut lock = lock.unwrap_or_else(|| StoredLock::unused(owner.clone()));
+        let acquired = lock.acquire(owner, duration_millis(ttl), call.now);
+        call.write(key(name), lock.encode()).await?;
+        call.commit().await?;
+        Ok(acquired)
+    }
+
+    async fn renew(
+        &self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+    ) -> Result<Fenced> {
+        let ttl = duration_millis(ttl);
+        let mut call = self.write("renew").await?;
+        let renew = |lock: &mut StoredLock, now| lock.renew(owner, fence, ttl, now);
+        let renewed = call.change_lock(name, renew).await?;
+        call.commit().await?;
+        Ok(renewed)
+    }
+
+    async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
+        let mut call = self.write("release").await?;
+        let release = |lock: &mut StoredLock, now| lock.release(owner, fence, now);
+        let released = call.change_lock(name, release).await?;
+        call.commit().await?;
+        Ok(released)
+    }
+
+    async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
+        let mut call = self.read("inspect").await?;
+        let lock = call.read(key(name), StoredLock::decode).await?;
+        Ok(lock.map(|lock| lock.info(call.now)))
+    }
+
+    async fn list_locks(
+        &self,
+        after: Option<&Name>,
+        limit: usize,
+    ) -> Result<Vec<(Name, LockInfo)>> {
+        let mut call = self.read("list_locks").await?;
+        let start = after.map(|name| keys::after(key(name).bytes()));
+        let keys = match start {
+            Some(start) => Key::new(Table::Lock).from(start),
+            None => Key::new(Table::Lock).all(),
+        };
+        let entries = call.range(keys, Order::Ascending, limit).await?;
+        let info = |(key, value): (Vec<u8>, Vec<u8>)| {
+            let name = Name::new("lock", Parts::of(&key).name()?).ok()?;
+            let lock = decoded(&value, StoredLock::decode)?;
+            Some((name, lock.info(call.now)))
+        };
+        Ok(entries.into_iter().filter_map(info).collect())
+    }
+}

@@ -1,0 +1,237 @@
+//! Queues, permits and rates.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ratchet_core::model::{DueRoute, PermitInfo, QueueInfo, RateAnswer, RateRequest};
+use ratchet_core::rate::{MICROS, Taken};
+use ratchet_core::state::JobState;
+use ratchet_core::store::{Changed, IfKnown, PermitStore, QueueStore, RateStore};
+use ratchet_core::time::duration_millis;
+use ratchet_core::{InvalidInput, Name, Priority, Result, Route};
+
+use crate::call::Call;
+use crate::engine::{Engine, Order, Transaction};
+use crate::keys::{self, Key, Parts, Table};
+use crate::store::{KvStore, number, number_of};
+
+impl<T: Transaction> Call<T> {
+    pub(crate) async fn paused_queues(&mut self) -> Result<BTreeSet<Name>> {
+        let rows = self.all(Key::new(Table::Paused).all()).await?;
+        let queue = |(key, _): &(Vec<u8>, _)| Name::new("queue", Parts::of(key).name()?).ok();
+        Ok(rows.iter().filter_map(queue).collect())
+    }
+
+    /// Returns the routes that have pending jobs. Costs one seek for each of them.
+    pub(crate) async fn routes(&mut self) -> Result<Vec<Route>> {
+        let mut routes = Vec::new();
+        let mut keys = Key::new(Table::Pending).all();
+        while let Some((key, _)) = self.first(keys.clone()).await? {
+            match Parts::of(&key).route() {
+                Some(route) => {
+                    keys.start = Key::new(Table::Pending).route(&route).end();
+                    routes.push(route);
+                }
+                None => keys.start = keys::after(key),
+            }
+        }
+        Ok(routes)
+    }
+
+    /// Refuses a route that needs a permit of a resource without a limit.
+    pub(crate) async fn require_permit(&mut self, route: &Route) -> Result<()> {
+        let Some(resource) = &route.permit else {
+            return Ok(());
+        };
+        let known = self.get(Key::new(Table::Permits).name(resource.as_str()));
+        match known.await? {
+            Some(_) => Ok(()),
+            None => Err(self.refused(InvalidInput::unknown_permit(resource))),
+        }
+    }
+
+    /// Returns every resource that has a limit, with the number of running jobs that hold its
+    /// permits.
+    pub(crate) async fn held_permits(&mut self) -> Result<Vec<PermitInfo>> {
+        let mut permits = Vec::new();
+        for (key, value) in self.all(Key::new(Table::Permits).all()).await? {
+            let name = Parts::of(&key)
+                .name()
+                .and_then(|name| Name::new("permit", name).ok());
+            if let Some((resource, max)) = name.zip(number_of(&value)) {
+                let holding = Key::new(Table::Holding).name(resource.as_str()).all();
+                let held = self.all(holding).await?.len() as u64;
+                permits.push(PermitInfo::new(resource, max, held));
+            }
+        }
+        Ok(permits)
+    }
+}
+
+#[async_trait]
+impl<E: Engine> QueueStore for KvStore<E> {
+    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
+        let mut call = self.write("pause_queue").await?;
+        let key = || Key::new(Table::Paused).name(queue.as_str());
+        let pauses = call.get(key()).await?.is_none();
+        call.put(key(), "").await?;
+        call.commit().await?;
+        Ok(Changed::when(pauses))
+    }
+
+    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
+        let mut call = self.write("resume_queue").await?;
+        let key = || Key::new(Table::Paused).name(queue.as_str());
+        let resumes = call.get(key()).await?.is_some();
+        call.remove(key().bytes()).await?;
+        call.commit().await?;
+        Ok(Changed::when(resumes))
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueInfo>> {
+        let mut call = self.read("queues").await?;
+        let paused = call.paused_queues().await?;
+        let mut counts: BTreeMap<(Name, u8), u64> = BTreeMap::new();
+        let mut keys = Key::new(Table::State).all();
+        loop {
+            let page = call.page(&mut keys, Order::Ascending).await?;
+            if page.is_empty() {
+                break;
+            }
+            for (key, _) in page {
+                let mut parts = Parts::of(&key);
+                let queue = parts
+                    .name()
+                    .and_then(|queue| Name::new("queue", queue).ok());
+                if let Some(of) = queue.zip(parts.byte()) {
+                    *counts.entry(of).or_default() += 1;
+                }
+            }
+        }
+        let count = |((queue, state), count): ((Name, u8), u64)| {
+            Some((queue, JobState::from_code(state.into()).ok()?, count))
+        };
+        Ok(QueueInfo::collect(
+            &paused,
+            counts.into_iter().filter_map(count),
+        ))
+    }
+
+    async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
+        let mut call = self.read("due_routes").await?;
+        let paused = call.paused_queues().await?;
+        let until = call.now.saturating_add(duration_millis(within));
+        let mut due = Vec::new();
+        for route in call.routes().await? {
+            let mut first: Option<i64> = None;
+            for priority in Priority::ALL {
+                let pending = keys::pending(&route, priority).all();
+                let entry = call.first(pending).await?;
+                let run_at = entry.and_then(|(key, _)| due_time(&key));
+                first = first.into_iter().chain(run_at).min();
+            }
+            if let Some(run_at) = first.filter(|run_at| *run_at <= until) {
+                let is_paused = paused.contains(&route.queue);
+                due.push(DueRoute::at(route, is_paused, run_at, call.now));
+            }
+        }
+        DueRoute::sort(&mut due);
+        Ok(due)
+    }
+
+    async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
+        let mut call = self.read("count_due").await?;
+        let mut count = 0;
+        for route in call
+            .routes()
+            .await?
+            .iter()
+            .filter(|route| route.queue == *queue)
+        {
+            for priority in Priority::ALL {
+                let left = usize::try_from(limit - count).unwrap_or(usize::MAX);
+                count += call.due(route, priority, left).await?.len() as u64;
+            }
+        }
+        Ok(count)
+    }
+}
+
+impl<T: Transaction> Call<T> {
+    /// Returns the keys of the first due jobs of a route and a priority, in claim order.
+    pub(crate) async fn due(
+        &mut self,
+        route: &Route,
+        priority: Priority,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let end = keys::pending(route, priority).number(self.now).end();
+        let due = keys::pending(route, priority).before(end);
+        let entries = self.range(due, Order::Ascending, limit).await?;
+        Ok(entries.into_iter().map(|(key, _)| key).collect())
+    }
+}
+
+/// Reads the due time from the key of a pending job.
+pub(crate) fn due_time(key: &[u8]) -> Option<i64> {
+    let mut parts = Parts::of(key);
+    parts.route()?;
+    parts.byte()?;
+    parts.number()
+}
+
+#[async_trait]
+impl<E: Engine> PermitStore for KvStore<E> {
+    async fn set_permits(&self, resource: &Name, max: u32, if_known: IfKnown) -> Result<Changed> {
+        let mut call = self.write("set_permits").await?;
+        let key = || Key::new(Table::Permits).name(resource.as_str());
+        let before: Option<u32> = number(&mut call, key()).await?;
+        if before == Some(max) || (if_known == IfKnown::Keep && before.is_some()) {
+            return Ok(Changed::Unchanged);
+        }
+        call.put(key(), max.to_string()).await?;
+        call.commit().await?;
+        Ok(Changed::Changed)
+    }
+
+    async fn permits(&self) -> Result<Vec<PermitInfo>> {
+        self.read("permits").await?.held_permits().await
+    }
+}
+
+#[async_trait]
+impl<E: Engine> RateStore for KvStore<E> {
+    async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
+        let mut call = self.write("take").await?;
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            let key = || Key::new(Table::Rate).name(request.key.as_str());
+            let known = number(&mut call, key()).await?;
+            let taken = request.rate.take(known, call.now * MICROS);
+            if let Taken::Granted { tat } | Taken::Wait { tat: Some(tat), .. } = taken {
+                call.put(key(), tat.to_string()).await?;
+            }
+            answers.push(taken.answer());
+        }
+        call.commit().await?;
+        Ok(answers)
+    }
+
+    async fn forget_idle(&self, limit: usize) -> Result<u64> {
+        let mut call = self.write("forget_idle").await?;
+        let idle = call.now * MICROS;
+        let rows = call.all(Key::new(Table::Rate).all()).await?;
+        let rows = rows.into_iter().filter(|(_, value)| {
+            let tat: Option<i64> = number_of(value);
+            tat.is_none_or(|tat| tat <= idle)
+        });
+        let mut forgotten = 0;
+        for (key, _) in rows.take(limit) {
+            call.remove(key).await?;
+            forgotten += 1;
+        }
+        call.commit().await?;
+        Ok(forgotten)
+    }
+}
