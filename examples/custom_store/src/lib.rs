@@ -2,12 +2,7 @@
 //! conformance suite on both.
 
 mod coordinator;
-mod jobs;
-mod locks;
-mod nodes;
-mod queues;
-mod store;
-mod tables;
+mod engine;
 
 pub use coordinator::FilteredCoordinator;
-pub use store::MapStore;
+pub use engine::{RedbEngine, RedbTransaction, open};

@@ -4,31 +4,50 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use custom_store_example::MapStore;
+use custom_store_example::RedbEngine;
 use ratchet_conformance::{BoxError, Fixture, Power, Provision, Suite, TestClock};
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{SharedStore, time};
+use ratchet_kv::KvStore;
+use tempfile::TempDir;
 
 fn main() -> ExitCode {
-    Suite::new("map", &[Power::Clock]).run(async { Provision::ready(|| async { Ok(Maps::new()) }) })
+    let powers = [
+        Power::Clock,
+        Power::Recurring,
+        Power::Archive,
+        Power::Permits,
+        Power::Rates,
+        Power::Workflows,
+        Power::Signals,
+    ];
+    Suite::new("redb", &powers).run(async { Provision::ready(Files::new) })
 }
 
 /// A database for one case. Each `open` returns another node's handle on it.
-struct Maps {
-    store: MapStore,
+struct Files {
+    store: KvStore<RedbEngine>,
     clock: ManualClock,
+    _folder: TempDir,
 }
 
-impl Maps {
-    fn new() -> Self {
+impl Files {
+    async fn new() -> Result<Self, BoxError> {
         let clock = ManualClock::new(time::from_millis(1_790_000_000_123));
-        let store = MapStore::with_clock(clock.clone());
-        Self { store, clock }
+        let now = clock.clone();
+        let folder = tempfile::tempdir()?;
+        let engine =
+            RedbEngine::with_clock(folder.path().join("db"), move || now.now_millis()).await?;
+        Ok(Self {
+            store: KvStore::new(engine),
+            clock,
+            _folder: folder,
+        })
     }
 }
 
 #[async_trait]
-impl Fixture for Maps {
+impl Fixture for Files {
     async fn open(&self) -> Result<SharedStore, BoxError> {
         Ok(Arc::new(self.store.clone()))
     }

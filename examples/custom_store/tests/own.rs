@@ -1,8 +1,24 @@
-//! Tests that the coordinator filters wakeups, which the suite does not require.
+//! Tests what the suite does not require.
 
-use custom_store_example::FilteredCoordinator;
+use std::sync::Arc;
+
+use custom_store_example::{FilteredCoordinator, open};
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup};
-use ratchet_core::{Name, Selection};
+use ratchet_core::{Name, NewJob, Ratchet, Selection, StoreErrorKind};
+
+#[tokio::test]
+async fn a_job_is_in_the_file_when_the_store_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.redb");
+    let store = open(&file).await.unwrap();
+    let refused = open(&file).await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Unavailable);
+    let client = Ratchet::client(Arc::new(store));
+    let id = client.enqueue(NewJob::new("mail", &1)).await.unwrap().id();
+    drop(client);
+    let client = Ratchet::client(Arc::new(open(&file).await.unwrap()));
+    assert!(client.job(id).await.unwrap().is_some());
+}
 
 #[tokio::test]
 async fn a_node_hears_only_of_its_queues() {
