@@ -35,7 +35,7 @@ impl Tables {
                 taken.idempotency_key(key.as_str(), *first);
             }
             if let Some(key) = &job.spec().unique_key
-                && let Some(holder) = self.unique_keys.get(key)
+                && let Some(holder) = self.indexes.unique_keys.get(key)
             {
                 taken.unique_key(key.as_str(), *holder);
             }

@@ -165,7 +165,7 @@ impl Tables {
         let claimable = |route: &crate::Route| {
             !self.paused_queues.contains(&route.queue) && route.matches(request)
         };
-        let levels = self.pending_levels(claimable);
+        let levels = self.indexes.pending_levels(claimable);
         let mut budget = Budget::new(self.held_permits());
         let streams = levels.iter().map(|(_, priority, jobs)| {
             let due = jobs.iter().take_while(|(run_at, _)| *run_at <= now);
@@ -228,7 +228,7 @@ impl Tables {
     /// Returns the new place of a job in its lane, or the job that has its unique key.
     fn requeue(&mut self, job: &StoredJob) -> Result<Option<LanePlace>, JobId> {
         let key = job.record.spec.unique_key.as_ref();
-        match key.and_then(|key| self.unique_keys.get(key)) {
+        match key.and_then(|key| self.indexes.unique_keys.get(key)) {
             Some(holder) => Err(*holder),
             None => Ok(self.lanes.enter(&job.record)),
         }

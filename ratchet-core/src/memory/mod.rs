@@ -8,6 +8,7 @@ mod clock;
 mod diagnostics;
 mod enqueue;
 mod faults;
+mod indexes;
 mod jobs;
 mod lanes;
 mod links;

@@ -7,8 +7,8 @@ use crate::links::{EndedJob, OpenLink, WaitingJob, is_too_late, waiting_state};
 use crate::model::job_document::{self, Live, StoredToken};
 use crate::model::{
     ActionOutcome, After, Attempt, AttemptOutcome, Claim, Fenced, HeldClaim, JobInput, JobRecord,
-    LanePlace, Link, LinkState, NewJob, NextRun, OwnedClaim, Owner, Progress, ReclaimEffect,
-    Reclaimed, Report, ReportKind, Reported, Settlement, SignalRecord,
+    JobSpec, LanePlace, Link, LinkState, NewJob, NextRun, OwnedClaim, Owner, Progress,
+    ReclaimEffect, Reclaimed, Report, ReportKind, Reported, Settlement, SignalRecord,
 };
 use crate::state::{JobAction, JobState, Response};
 use crate::time::{Timestamp, duration_millis, from_millis, to_millis};
@@ -65,7 +65,8 @@ impl StoredJob {
         if spec.waits() {
             record.state = JobState::Blocked;
         }
-        let mut stored = Self {
+        record.signal = await_signal(spec, now);
+        Self {
             record,
             links: vec![LinkState::Open; spec.after.len()],
             lane_seq: None,
@@ -73,9 +74,7 @@ impl StoredJob {
             is_counted: false,
             last_report: None,
             settled: None,
-        };
-        stored.await_signal(now);
-        stored
+        }
     }
 
     /// Replaces the links of a new job, where [`NewLinks`](crate::links::NewLinks) has resolved
@@ -258,7 +257,7 @@ impl StoredJob {
 
     fn requeue(&mut self, place: Option<LanePlace>, now: i64) {
         if !self.has_signal() {
-            self.await_signal(now);
+            self.record.signal = await_signal(&self.record.spec, now);
         }
         let waits = waiting_state(self.has_open_links(), self.lacks_signal());
         self.lane_seq = place.map(|place| place.seq);
@@ -478,15 +477,6 @@ impl StoredJob {
         self.record.signal.is_some() && !self.has_signal()
     }
 
-    /// Begins to wait for the signal of the job, if it has one.
-    fn await_signal(&mut self, now: i64) {
-        let wait = self.record.spec.signal.as_ref();
-        self.record.signal = wait.map(|wait| {
-            let timeout = duration_millis(wait.timeout);
-            SignalRecord::new(from_millis(now.saturating_add(timeout)))
-        });
-    }
-
     /// Ends the current claim: removes its node and its time, and sets the new state. Returns the
     /// entry for the history.
     fn end_claim(&mut self, state: JobState, outcome: AttemptOutcome, now: i64) -> Attempt {
@@ -512,6 +502,13 @@ impl StoredJob {
         self.record.state = state;
         self.record.finished_at = state.is_terminal().then(|| from_millis(now));
     }
+}
+
+/// Returns the record of a wait for the signal of a job that begins at `now`. `None` if the job
+/// waits for no signal.
+fn await_signal(spec: &JobSpec, now: i64) -> Option<SignalRecord> {
+    let timeout = duration_millis(spec.signal.as_ref()?.timeout);
+    Some(SignalRecord::new(from_millis(now.saturating_add(timeout))))
 }
 
 #[cfg(test)]
