@@ -45,6 +45,7 @@ impl Cx {
             Power::Clock => fixture.clock().is_some(),
             Power::Vandal => fixture.vandal().is_some(),
             Power::Residue => fixture.residue().is_some(),
+            Power::Restart => fixture.restart().is_some(),
             // These can only be checked on an opened store, so `node` checks them.
             Power::Recurring
             | Power::Archive
@@ -182,6 +183,18 @@ impl Cx {
         match residue.rows_of_jobs().await {
             Ok(rows) => rows,
             Err(error) => panic!("the rows cannot be counted: {error}"),
+        }
+    }
+
+    /// Drops these nodes, restarts everything that uses the database, and returns a node with a new
+    /// handle. Panics if the fixture does not have [`Power::Restart`].
+    pub(crate) async fn restart<const N: usize>(&self, nodes: [TestNode; N]) -> TestNode {
+        drop(nodes);
+        let restart = self.fixture.restart();
+        let restart = restart.expect("the case says that it needs Restart");
+        match restart.end_processes().await {
+            Ok(()) => self.node().await,
+            Err(error) => panic!("the database cannot be restarted: {error}"),
         }
     }
 

@@ -54,6 +54,12 @@ pub trait Fixture: Send + Sync + 'static {
         None
     }
 
+    /// Returns the tool that restarts the database, or `None` if the data is lost when the process
+    /// ends. The suite requires this tool for [`Power::Restart`].
+    fn restart(&self) -> Option<&dyn Restart> {
+        None
+    }
+
     /// Removes the database. The suite calls this method once, after the case has dropped its
     /// handles, even if the case panicked.
     async fn teardown(&self) {}
@@ -149,6 +155,22 @@ pub trait Residue: Send + Sync {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError>;
 }
 
+/// Restarts everything that uses a database.
+#[async_trait]
+pub trait Restart: Send + Sync {
+    /// Makes sure that everything that is kept only in memory is lost, as if every process that
+    /// uses the database had ended. The case has dropped its handles before.
+    ///
+    /// The default implementation does nothing. It suits fixtures that open a new handle on the
+    /// database for each [`open`](Fixture::open), and keep none.
+    ///
+    /// # Errors
+    /// Any error. The suite then fails the case.
+    async fn end_processes(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
 /// An optional ability of a fixture, a store or a coordinator. If a case needs a power that the
 /// suite was not given, the suite lists the case as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +183,8 @@ pub enum Power {
     Vandal,
     /// The fixture can count stored rows. See [`Fixture::residue`].
     Residue,
+    /// The data remains when every process has ended. See [`Fixture::restart`].
+    Restart,
     /// The store supports recurring definitions. See
     /// [`Store::recurring`](ratchet_core::Store::recurring).
     Recurring,
@@ -190,6 +214,7 @@ impl Power {
         Self::Clock,
         Self::Vandal,
         Self::Residue,
+        Self::Restart,
         Self::Recurring,
         Self::Archive,
         Self::Permits,

@@ -69,6 +69,7 @@
 //! [`Power::Clock`] the cases set the database's clock; without it everything that depends on time
 //! goes untested, so a store should accept a clock in tests. With [`Power::Vandal`] the cases
 //! damage rows, and with [`Power::Residue`] they count the rows that remain after jobs are deleted.
+//! With [`Power::Restart`] they check that the data remains when every process has ended.
 //! Optional parts of the store are powers too: [`Power::Recurring`], [`Power::Archive`],
 //! [`Power::Permits`], [`Power::Rates`]. Cases that need a power that the suite was not given are
 //! listed as ignored, with the reason. If a fixture's powers are not exactly those of the suite,
@@ -162,7 +163,9 @@ pub use coordinator::{
     CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Outage, Proxy, Transport,
 };
 pub use cx::Cx;
-pub use fixture::{BoxError, Factory, Fixture, Power, Provision, Residue, TestClock, Vandal};
+pub use fixture::{
+    BoxError, Factory, Fixture, Power, Provision, Residue, Restart, TestClock, Vandal,
+};
 pub use memory::MemoryFixture;
 pub use place::{Place, PlaceTest, PlaceTests, TestServer};
 pub use required::is_required;

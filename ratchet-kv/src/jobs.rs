@@ -271,13 +271,22 @@ impl<T: Transaction> Call<T> {
         let admit = |stream: usize| budget.take(&streams[stream].0);
         let Ok(chosen) = merge_admitted(merged, request.aging, self.now, request.limit, admit);
         let now = self.now;
-        let mut claimed = Vec::with_capacity(chosen.len());
+        let (mut claimed, mut unreadable) = (Vec::with_capacity(chosen.len()), Vec::new());
         for id in chosen {
             let claim = |job: &mut StoredJob| ClaimedJob {
                 claim: job.claim(request.node, now),
                 input: request.payloads.then(|| job.input()),
             };
-            claimed.extend(self.change(id, claim).await?);
+            match self.change(id, claim).await? {
+                Some(job) => claimed.push(job),
+                None => unreadable.push(id),
+            }
+        }
+        // A job that cannot be read must not take the place of another job in the next claims.
+        for key in streams.into_iter().flat_map(|(_, _, due)| due) {
+            if keys::job_of(&key).is_some_and(|id| unreadable.contains(&id)) {
+                self.remove(key).await?;
+            }
         }
         Ok(claimed)
     }

@@ -12,6 +12,7 @@ const POWERS: &[Power] = &[
     Power::Clock,
     Power::Vandal,
     Power::Residue,
+    Power::Restart,
     Power::Recurring,
     Power::Archive,
     Power::Permits,

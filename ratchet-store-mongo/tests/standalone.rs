@@ -67,6 +67,7 @@ fn main() -> ExitCode {
             Power::Clock,
             Power::Vandal,
             Power::Residue,
+            Power::Restart,
             Power::Rates,
             Power::Diagnostics,
         ],

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Place, Power, Residue, Suite, TestClock, Vandal};
+use ratchet_conformance::{
+    BoxError, Fixture, Place, Power, Residue, Restart, Suite, TestClock, Vandal,
+};
 use ratchet_core::SharedStore;
 
 use crate::server::Schema;
@@ -22,6 +24,8 @@ fn main() -> ExitCode {
 }
 
 struct PostgresFixture(Schema);
+
+impl Restart for PostgresFixture {}
 
 #[async_trait]
 impl Fixture for PostgresFixture {
@@ -40,6 +44,10 @@ impl Fixture for PostgresFixture {
 
     async fn renew(&self) -> Result<(), BoxError> {
         self.0.renew().await
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
     }
 
     fn residue(&self) -> Option<&dyn Residue> {

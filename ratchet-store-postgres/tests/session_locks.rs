@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Place, Power, Residue, Suite, TestClock, Vandal};
+use ratchet_conformance::{
+    BoxError, Fixture, Place, Power, Residue, Restart, Suite, TestClock, Vandal,
+};
 use ratchet_core::SharedStore;
 use ratchet_core::store::Checked;
 use ratchet_store_postgres::PostgresStore;
@@ -36,6 +38,8 @@ struct BoundFixture {
     opened: Mutex<Vec<Checked<PostgresStore>>>,
 }
 
+impl Restart for BoundFixture {}
+
 #[async_trait]
 impl Fixture for BoundFixture {
     async fn open(&self) -> Result<SharedStore, BoxError> {
@@ -55,6 +59,10 @@ impl Fixture for BoundFixture {
 
     async fn renew(&self) -> Result<(), BoxError> {
         self.schema.renew().await
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
     }
 
     fn residue(&self) -> Option<&dyn Residue> {

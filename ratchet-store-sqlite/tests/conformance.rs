@@ -4,7 +4,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
+use ratchet_conformance::{
+    BoxError, Fixture, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
+};
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{JobId, Name, SharedStore, time};
 use ratchet_store_sqlite::SqliteStore;
@@ -34,6 +36,8 @@ impl SqliteFixture {
     }
 }
 
+impl Restart for SqliteFixture {}
+
 #[async_trait]
 impl Fixture for SqliteFixture {
     async fn open(&self) -> Result<SharedStore, BoxError> {
@@ -46,6 +50,10 @@ impl Fixture for SqliteFixture {
     }
 
     fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(self)
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
         Some(self)
     }
 

@@ -10,7 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Place, Power, Residue, Suite, TestClock, Vandal};
+use ratchet_conformance::{
+    BoxError, Fixture, Place, Power, Residue, Restart, Suite, TestClock, Vandal,
+};
 use ratchet_core::SharedStore;
 
 use crate::server::Schema;
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
 
 struct SqlServerFixture(Schema);
 
+impl Restart for SqlServerFixture {}
+
 #[async_trait]
 impl Fixture for SqlServerFixture {
     async fn open(&self) -> Result<SharedStore, BoxError> {
@@ -40,6 +44,10 @@ impl Fixture for SqlServerFixture {
 
     fn vandal(&self) -> Option<&dyn Vandal> {
         Some(&self.0)
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
     }
 
     fn residue(&self) -> Option<&dyn Residue> {

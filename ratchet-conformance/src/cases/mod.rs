@@ -33,6 +33,7 @@ mod reclaim;
 mod recurring;
 mod recurring_fire;
 mod report;
+mod restart;
 mod retry;
 mod settle;
 mod signal;
@@ -68,6 +69,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     conditions::CASES,
     batch::CASES,
     signal::CASES,
+    restart::CASES,
     page::CASES,
     purge::CASES,
     tag::CASES,

@@ -113,6 +113,29 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::LeavesRowsBehind,
         "purge::jobs_of_lanes_and_workflows_that_are_gone_leave_no_row",
     ),
+    (
+        Sabotage::ForgetsAtRestart,
+        "restart::jobs_remain_with_everything_that_is_known_of_them",
+    ),
+    (Sabotage::ForgetsAtRestart, "restart::keys_and_lanes_remain"),
+    (
+        Sabotage::ForgetsAtRestart,
+        "restart::paused_queues_versions_and_locks_remain",
+    ),
+    (
+        Sabotage::ForgetsAtRestart,
+        "restart::permits_and_their_holders_remain",
+    ),
+    (Sabotage::ForgetsAtRestart, "restart::used_rates_remain"),
+    (
+        Sabotage::ForgetsAtRestart,
+        "restart::definitions_and_their_claims_remain",
+    ),
+    (
+        Sabotage::ForgetsAtRestart,
+        "restart::links_batches_and_waits_remain",
+    ),
+    (Sabotage::ForgetsAtRestart, "restart::archived_jobs_remain"),
 ];
 
 /// How many jobs of a stream the defective claim puts in order.

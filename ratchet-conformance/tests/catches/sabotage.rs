@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Residue, TestClock, Vandal};
+use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Residue, Restart, TestClock, Vandal};
 use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator, Wakeup, WakeupStream};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
@@ -192,6 +192,7 @@ sabotages! {
     LeavesNotes,
     LeavesSignals,
     LeavesRowsBehind,
+    ForgetsAtRestart,
     ArchivesParentsOfRunningChildren,
     ListsEndedJobsByTheirEnds,
     ListsTheArchiveByTheEnds,
@@ -422,6 +423,20 @@ impl Fixture for SabotagedFixture {
 
     fn residue(&self) -> Option<&dyn Residue> {
         Some(self)
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Restart for SabotagedFixture {
+    async fn end_processes(&self) -> Result<(), BoxError> {
+        if self.store.how == Sabotage::ForgetsAtRestart {
+            self.memory.store().rewind(&MemoryStore::new().snapshot());
+        }
+        Ok(())
     }
 }
 

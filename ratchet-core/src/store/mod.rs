@@ -27,6 +27,9 @@
 //! - **[model.agrees]** The same calls at the same times return the same values, and leave the same
 //!   data, as with [`MemoryStore`](crate::MemoryStore), the executable specification. Only what a
 //!   clause leaves open may differ, such as which claims a limited pass takes.
+//! - **[durability.restart]** What a call has stored remains when every process that uses the
+//!   database has ended. Only a store for tests, such as [`MemoryStore`](crate::MemoryStore), may
+//!   lose it.
 //! - **[limits.batch]** A batch of up to [`MAX_BATCH`](crate::limits::MAX_BATCH) items works; the
 //!   door refuses a larger one, so a store never receives it.
 //!

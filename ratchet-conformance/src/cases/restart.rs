@@ -1,0 +1,179 @@
+//! What remains when every process that uses the database has ended.
+
+use super::prelude::*;
+
+cases! {
+    "restart" on Cx;
+
+    #[proves("durability.restart")]
+    #[needs(Restart)]
+    async fn jobs_remain_with_everything_that_is_known_of_them(cx: &Cx) {
+        let node = cx.node().await;
+        node.beat().await;
+        let whole = job().tag("tenant:7").priority(Priority::High).payload_version(3);
+        node.add(whole.delay(HOUR)).await;
+        let paused = node.add(job()).await;
+        node.act(paused, JobAction::Pause).await;
+        node.add(job()).await;
+        node.settle(node.take().await, result("7")).await;
+        node.add(job()).await;
+        let settled = node.take().await;
+        node.fail(settled).await;
+        let running = node.add(job()).await;
+        let token = node.take().await;
+        let message = "half".to_owned();
+        node.report(token, ReportKind::Progress { percent: 50, message }).await;
+        node.report(token, ReportKind::Checkpoint(json("[1]"))).await;
+        let before = node.everything().await;
+        let history = node.history(settled.job).await;
+        let (id, label) = (node.id, node.label.clone());
+
+        let mut node = cx.restart([node]).await;
+        (node.id, node.label) = (id, label);
+        assert_eq!(node.everything().await, before);
+        assert_eq!(node.history(settled.job).await, history);
+        assert_eq!(node.get(running).await.checkpoint, Some(json("[1]")));
+        let claims = node.beat().await.claims;
+        assert_eq!(claims, [OwnedClaim::new(token, false)]);
+        // The answer to this settlement may have been lost with the process.
+        node.fail(settled).await;
+        node.succeed(token).await;
+    }
+
+    #[proves("durability.restart", "keys.idempotency", "keys.unique", "lane.head", "lane.sequence")]
+    #[needs(Restart)]
+    async fn keys_and_lanes_remain(cx: &Cx) {
+        let node = cx.node().await;
+        let used = node.add(job().idempotency_key("once")).await;
+        node.end(used, result("1")).await;
+        let holder = node.add(job().unique_key("one")).await;
+        node.take_job(holder).await;
+        let lane = [(); 2].map(|()| job().lane("l"));
+        let [first, second] = lane.each_ref().map(NewJob::id);
+        node.add_all(&lane).await;
+
+        let node = cx.restart([node]).await;
+        let again = node.offer(&job().idempotency_key("once")).await;
+        assert_eq!(again, Enqueued::Duplicate(used));
+        assert_eq!(node.offer(&job().unique_key("one")).await, Enqueued::Duplicate(holder));
+        let third = node.add(job().lane("l")).await;
+        let blocked = JobState::Blocked;
+        assert_eq!(node.states([first, second, third]).await, [JobState::Pending, blocked, blocked]);
+        node.end(first, result("1")).await;
+        assert_eq!(node.states([second, third]).await, [JobState::Pending, blocked]);
+    }
+
+    #[proves("durability.restart", "queue.pause", "version.bump", "lock.fence")]
+    #[needs(Restart)]
+    async fn paused_queues_versions_and_locks_remain(cx: &Cx) {
+        let node = cx.node().await;
+        node.pause_queue("q").await;
+        let versions = || names(["n"]);
+        let bumped = landed(ok(node.store.versions().bump(&versions()[0], None).await));
+        let Acquired::Acquired { fence } = node.acquire("held", HOUR).await else {
+            panic!("a new lock is held");
+        };
+        let Acquired::Acquired { fence: free } = node.acquire("free", HOUR).await else {
+            panic!("a new lock is held");
+        };
+        let owner = node.label.clone();
+        let released = node.store.locks().release(&name("free"), &owner, free).await;
+        assert_eq!(ok(released), Fenced::Applied);
+
+        let other = cx.restart([node]).await;
+        assert_eq!(other.pause_queue("q").await, Changed::Unchanged);
+        assert_eq!(ok(other.store.versions().versions(&versions()).await), [bumped]);
+        assert!(matches!(other.acquire("held", HOUR).await, Acquired::Held(_)));
+        let renewed = other.store.locks().renew(&name("held"), &owner, fence, HOUR).await;
+        assert_eq!(ok(renewed), Fenced::Applied);
+        let next = other.acquire("free", HOUR).await;
+        assert!(matches!(next, Acquired::Acquired { fence } if fence > free), "{next:?}");
+    }
+
+    #[proves("durability.restart", "permit.max")]
+    #[needs(Permits, Restart)]
+    async fn permits_and_their_holders_remain(cx: &Cx) {
+        let node = cx.node().await;
+        let permits = node.store.permits().expect("the suite has Permits");
+        ok(permits.set_permits(&name("api"), 1, IfKnown::Change).await);
+        let holder = node.add(job().permit("api")).await;
+        let token = node.take_job(holder).await;
+        node.add(job().permit("api")).await;
+
+        let node = cx.restart([node]).await;
+        let permits = node.store.permits().expect("the suite has Permits");
+        assert_eq!(ok(permits.permits().await), [PermitInfo::new(name("api"), 1, 1)]);
+        assert!(node.claim(1).await.is_empty());
+        node.succeed(token).await;
+        node.take().await;
+    }
+
+    #[proves("durability.restart", "rate.exact")]
+    #[needs(Rates, Restart)]
+    async fn used_rates_remain(cx: &Cx) {
+        let node = cx.node().await;
+        let rate = ratchet_core::Rate::new(1, HOUR);
+        let request = [RateRequest::new(name("key"), rate)];
+        let take = async |node: &TestNode| {
+            let rates = node.store.rates().expect("the suite has Rates");
+            ok(rates.take(&request).await).remove(0)
+        };
+        assert_eq!(take(&node).await, RateAnswer::Granted);
+        let node = cx.restart([node]).await;
+        assert!(matches!(take(&node).await, RateAnswer::Wait(_)));
+    }
+
+    #[proves("durability.restart", "recurring.fire")]
+    #[needs(Clock, Recurring, Restart)]
+    async fn definitions_and_their_claims_remain(cx: &Cx) {
+        let node = cx.node().await;
+        let put = node.define(minutely().named("n")).await;
+        cx.advance(MINUTE).await;
+        let firing = node.plan_one().await;
+        let claimed = node.definition("n").await;
+        assert_ne!(claimed, put);
+
+        let node = cx.restart([node]).await;
+        assert_eq!(node.definition("n").await, claimed);
+        assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
+    }
+
+    #[proves("durability.restart", "link.decide", "batch.count", "signal.deliver")]
+    #[needs(Restart, Signals, Workflows)]
+    async fn links_batches_and_waits_remain(cx: &Cx) {
+        let node = cx.node().await;
+        let batch = node.batch().await;
+        let parent = node.add(job().in_batch(batch)).await;
+        let child = node.add(job().after(parent, Condition::Succeeded)).await;
+        let callback = node.add(job().after_batch(batch, BatchCondition::Ended)).await;
+        let waiting = node.add(job().wait_for("paid", HOUR)).await;
+        node.close(batch).await;
+
+        let node = cx.restart([node]).await;
+        let blocked = JobState::Blocked;
+        assert_eq!(node.states([child, callback, waiting]).await, [blocked; 3]);
+        node.end(parent, result("1")).await;
+        assert_eq!(node.counts(batch).await, [1, 1, 0, 0]);
+        assert_eq!(node.signal("paid", "1").await, Delivered::To(vec![waiting]));
+        let pending = JobState::Pending;
+        assert_eq!(node.states([child, callback, waiting]).await, [pending; 3]);
+    }
+
+    #[proves("durability.restart", "archive.move")]
+    #[needs(Archive, Clock, Restart)]
+    async fn archived_jobs_remain(cx: &Cx) {
+        let node = cx.node().await;
+        let ended = node.add(job()).await;
+        node.end(ended, result("1")).await;
+        cx.advance(HOUR).await;
+        let archive = node.store.archive().expect("the suite has Archive");
+        let old = PurgeRequest::new(JobState::Succeeded, MINUTE, 10);
+        assert_eq!(landed(ok(archive.archive(&old).await)), 1);
+        let before = ok(archive.archived(&[ended]).await);
+        assert!(before[0].is_some());
+
+        let node = cx.restart([node]).await;
+        let archive = node.store.archive().expect("the suite has Archive");
+        assert_eq!(ok(archive.archived(&[ended]).await), before);
+    }
+}
