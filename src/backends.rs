@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ratchet_core::store::Checked;
-use ratchet_core::{MemoryStore, SharedStore, StoreError};
+use ratchet_core::{MemoryStore, SharedStore, StoreError, StoreErrorKind};
 
 use crate::connect::ConnectError;
+use crate::schemes;
 
 /// Future that a call on a backend returns.
 pub(crate) type Opening<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -94,8 +95,32 @@ const MEMORY: Driver = Driver {
     configured: |_| Ok(Box::new(config::Memory)),
 };
 
+/// Opens the stores of registered schemes.
+const REGISTERED: Driver = Driver {
+    connect: |url| {
+        Box::pin(async move {
+            match schemes::registered(scheme(url)) {
+                Some(connect) => connect(url.to_owned()).await,
+                None => Err(StoreError::new(StoreErrorKind::Misconfigured, "connect")),
+            }
+        })
+    },
+    #[cfg(feature = "config")]
+    configured: |store| {
+        let url = crate::configured::url(store)?.to_owned();
+        Ok(Box::new(config::Registered { url }))
+    },
+};
+
 fn memory() -> SharedStore {
     Arc::new(Checked::new(MemoryStore::new()))
+}
+
+/// Returns whether a backend of Ratchet has this scheme, also if it is not compiled in.
+pub(crate) fn is_built_in(scheme: &str) -> bool {
+    BACKENDS
+        .iter()
+        .any(|backend| backend.schemes.contains(&scheme))
 }
 
 /// Returns the driver for a URL.
@@ -105,6 +130,9 @@ fn memory() -> SharedStore {
 /// - [`ConnectError::MissingFeature`] if the backend is not compiled in.
 pub(crate) fn driver(url: &str) -> Result<Driver, ConnectError> {
     let scheme = scheme(url);
+    if schemes::registered(scheme).is_some() {
+        return Ok(REGISTERED);
+    }
     let backend = BACKENDS
         .iter()
         .find(|backend| backend.schemes.contains(&scheme))
@@ -116,15 +144,16 @@ pub(crate) fn driver(url: &str) -> Result<Driver, ConnectError> {
 }
 
 /// Returns the names of all schemes as one text, for messages.
-pub(crate) fn schemes() -> String {
-    let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
-    schemes.copied().collect::<Vec<_>>().join(", ")
+pub(crate) fn known_schemes() -> String {
+    let built_in = BACKENDS.iter().flat_map(|backend| backend.schemes);
+    let all = built_in.copied().chain(schemes::names());
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the text before the first colon if this text can be a scheme. Otherwise returns an empty
 /// text. In a connection string of another form, the text before the colon may contain a password,
 /// which must not appear in messages.
-fn scheme(url: &str) -> &str {
+pub(crate) fn scheme(url: &str) -> &str {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     match url.split_once(':') {
         Some((scheme, _)) if scheme.len() <= 32 && scheme.chars().all(allowed) => scheme,
@@ -152,6 +181,29 @@ pub(crate) mod config {
         fn connect(self: Box<Self>) -> Opening<'static, SharedStore>;
         fn migrations(&self) -> Vec<Migration>;
         fn pending_migrations(self: Box<Self>) -> Opening<'static, Vec<Migration>>;
+    }
+
+    /// A store of a registered scheme, which has no settings and no migrations.
+    pub(crate) struct Registered {
+        pub(crate) url: String,
+    }
+
+    impl Configured for Registered {
+        fn check(&self) -> Result<(), StoreError> {
+            Ok(())
+        }
+
+        fn connect(self: Box<Self>) -> Opening<'static, SharedStore> {
+            Box::pin(async move { (super::REGISTERED.connect)(&self.url).await })
+        }
+
+        fn migrations(&self) -> Vec<Migration> {
+            Vec::new()
+        }
+
+        fn pending_migrations(self: Box<Self>) -> Opening<'static, Vec<Migration>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
     }
 
     /// The builder of the in-memory store, which has no settings and no migrations.

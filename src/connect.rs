@@ -1,6 +1,6 @@
 use ratchet_core::{SharedStore, StoreError};
 
-use crate::backends::{driver, schemes};
+use crate::backends::{driver, known_schemes};
 
 /// Connects to the database at this URL. The scheme of the URL selects the backend.
 ///
@@ -11,6 +11,8 @@ use crate::backends::{driver, schemes};
 /// | `sqlserver://user:password@host/database`, `mssql://…` | SQL Server, one schema, any number of hosts | `sqlserver` |
 /// | `mongodb://host/database`, `mongodb+srv://…` | MongoDB, one database, any number of hosts | `mongo` |
 /// | `memory:` | the in-memory store: nothing is durable, for tests | always enabled |
+///
+/// Other stores can have schemes too: see [`register_scheme`](crate::register_scheme).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::ConnectError> {
@@ -51,7 +53,7 @@ pub enum ConnectError {
     /// No backend has this URL scheme.
     #[error(
         "no backend is known for URLs that begin with `{0}:`; the schemes are {known}",
-        known = schemes()
+        known = known_schemes()
     )]
     UnknownScheme(String),
     /// The backend for this URL scheme exists, but it is not compiled in.
@@ -91,7 +93,7 @@ mod tests {
             error.to_string(),
             format!(
                 "no backend is known for URLs that begin with `mysql:`; the schemes are {}",
-                schemes()
+                known_schemes()
             )
         );
         for url in ["Server=db;Password=secret", "", "p:w@secret", "a b:secret"] {

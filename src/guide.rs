@@ -25,6 +25,8 @@ pages! {
     backends "backends.md"
     backup "backup.md"
     extending "extending.md"
+    writing_a_store "writing-a-store.md"
+    writing_a_coordinator "writing-a-coordinator.md"
     migrating "migrating.md"
 }
 

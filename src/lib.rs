@@ -75,6 +75,7 @@ pub mod configured;
 mod connect;
 #[cfg(doctest)]
 mod guide;
+mod schemes;
 #[cfg(feature = "store-api")]
 pub mod store_api;
 
@@ -88,6 +89,7 @@ pub use ratchet_core::{
     memory::ManualClock,
     store::{Checked, StoreInfo},
 };
+pub use schemes::register_scheme;
 
 // Job types and their bodies.
 #[doc(inline)]

@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
 /// Description of a backend: its section in the configuration file, and the schemes of its URLs.
 ///
 /// ```
@@ -45,6 +48,33 @@ impl Backend {
     /// Returns the backend whose URLs have this scheme.
     pub(crate) fn of(scheme: &str) -> Option<&'static Self> {
         let mut backends = BACKENDS.iter();
-        backends.find(|backend| backend.schemes.contains(&scheme))
+        let built_in = backends.find(|backend| backend.schemes.contains(&scheme));
+        built_in.or_else(|| {
+            let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+            registered.get(scheme).copied()
+        })
     }
+
+    /// Returns the names of all schemes as one text, for messages.
+    pub(crate) fn known_schemes() -> String {
+        let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner);
+        let built_in = BACKENDS.iter().flat_map(|backend| backend.schemes);
+        let all = built_in.chain(registered.keys());
+        all.copied().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The schemes that are not in [`BACKENDS`].
+static REGISTERED: RwLock<BTreeMap<&'static str, &'static Backend>> = RwLock::new(BTreeMap::new());
+
+/// Accepts URLs with this scheme, which belongs to a store that is not part of Ratchet. Use
+/// `ratchet::register_scheme`, which also opens such a store.
+///
+/// Messages hide the password of these URLs, as for databases with a server.
+pub fn register_scheme(scheme: &'static str) {
+    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
+    registered.entry(scheme).or_insert_with(|| {
+        let schemes = Box::leak(Box::new([scheme]));
+        Box::leak(Box::new(Backend::new(None, schemes, true)))
+    });
 }

@@ -35,7 +35,7 @@ mod show;
 mod value;
 mod variables;
 
-pub use backend::{BACKENDS, Backend};
+pub use backend::{BACKENDS, Backend, register_scheme};
 pub use config::Config;
 pub use load::{FILE, Loader};
 pub use origin::Origin;

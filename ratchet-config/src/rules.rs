@@ -109,8 +109,7 @@ fn backends(reading: &mut Reading) {
     };
     let scheme = value.as_str().and_then(scheme).unwrap_or_default();
     let Some(backend) = Backend::of(scheme) else {
-        let schemes = BACKENDS.iter().flat_map(|backend| backend.schemes);
-        let known = schemes.copied().collect::<Vec<_>>().join(", ");
+        let known = Backend::known_schemes();
         let rule = format!("no backend has the scheme of this URL; the known schemes are {known}");
         return reading.refuse_at(&["store.url"], rule);
     };

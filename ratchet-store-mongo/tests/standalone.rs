@@ -47,6 +47,8 @@ const WITHOUT: &[&str] = &[
     "queue::only_pending_jobs_count_as_due",
     "tag::a_job_has_the_tags_it_was_given_to_the_letter",
     "purge::a_purge_touches_no_key_that_is_in_use",
+    "restart::idempotency_keys_remain",
+    "restart::lanes_remain",
     "version::a_bump_of_a_tenure_that_is_over_changes_nothing",
 ];
 

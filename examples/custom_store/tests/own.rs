@@ -1,5 +1,6 @@
 //! Tests what the suite does not require.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use custom_store_example::{FilteredCoordinator, open};
@@ -18,6 +19,26 @@ async fn a_job_is_in_the_file_when_the_store_is_opened_again() {
     drop(client);
     let client = Ratchet::client(Arc::new(open(&file).await.unwrap()));
     assert!(client.job(id).await.unwrap().is_some());
+}
+
+#[test]
+fn the_command_works_on_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("redb:{}", folder.path().join("jobs.redb").display());
+    let run = |arguments: &[&str]| {
+        let command = Command::new(env!("CARGO_BIN_EXE_custom-store-example"))
+            .args(arguments)
+            .env("RATCHET_STORE__URL", &url)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&command.stderr);
+        assert!(command.status.success(), "{arguments:?}: {errors}");
+        String::from_utf8(command.stdout).unwrap()
+    };
+    run(&["enqueue", "mail", "1"]);
+    let listed = run(&["jobs", "list"]);
+    assert!(listed.contains("mail"), "{listed}");
+    assert!(run(&["status"]).contains("redb"));
 }
 
 #[tokio::test]

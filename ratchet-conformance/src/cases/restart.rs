@@ -40,27 +40,52 @@ cases! {
         node.succeed(token).await;
     }
 
-    #[proves("durability.restart", "keys.idempotency", "keys.unique", "lane.head", "lane.sequence")]
+    #[proves("durability.restart", "keys.unique")]
     #[needs(Restart)]
-    async fn keys_and_lanes_remain(cx: &Cx) {
+    async fn unique_keys_remain(cx: &Cx) {
+        let node = cx.node().await;
+        let holder = node.add(job().unique_key("one")).await;
+        node.take_job(holder).await;
+        let node = cx.restart([node]).await;
+        assert_eq!(
+            node.offer(&job().unique_key("one")).await,
+            Enqueued::Duplicate(holder)
+        );
+    }
+
+    #[proves("durability.restart", "keys.idempotency")]
+    #[needs(Restart)]
+    async fn idempotency_keys_remain(cx: &Cx) {
         let node = cx.node().await;
         let used = node.add(job().idempotency_key("once")).await;
         node.end(used, result("1")).await;
-        let holder = node.add(job().unique_key("one")).await;
-        node.take_job(holder).await;
+        let node = cx.restart([node]).await;
+        assert_eq!(
+            node.offer(&job().idempotency_key("once")).await,
+            Enqueued::Duplicate(used)
+        );
+    }
+
+    #[proves("durability.restart", "lane.head", "lane.sequence")]
+    #[needs(Restart)]
+    async fn lanes_remain(cx: &Cx) {
+        let node = cx.node().await;
         let lane = [(); 2].map(|()| job().lane("l"));
         let [first, second] = lane.each_ref().map(NewJob::id);
         node.add_all(&lane).await;
 
         let node = cx.restart([node]).await;
-        let again = node.offer(&job().idempotency_key("once")).await;
-        assert_eq!(again, Enqueued::Duplicate(used));
-        assert_eq!(node.offer(&job().unique_key("one")).await, Enqueued::Duplicate(holder));
         let third = node.add(job().lane("l")).await;
         let blocked = JobState::Blocked;
-        assert_eq!(node.states([first, second, third]).await, [JobState::Pending, blocked, blocked]);
+        assert_eq!(
+            node.states([first, second, third]).await,
+            [JobState::Pending, blocked, blocked]
+        );
         node.end(first, result("1")).await;
-        assert_eq!(node.states([second, third]).await, [JobState::Pending, blocked]);
+        assert_eq!(
+            node.states([second, third]).await,
+            [JobState::Pending, blocked]
+        );
     }
 
     #[proves("durability.restart", "queue.pause", "version.bump", "lock.fence")]

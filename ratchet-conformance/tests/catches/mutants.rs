@@ -117,7 +117,12 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::ForgetsAtRestart,
         "restart::jobs_remain_with_everything_that_is_known_of_them",
     ),
-    (Sabotage::ForgetsAtRestart, "restart::keys_and_lanes_remain"),
+    (Sabotage::ForgetsAtRestart, "restart::unique_keys_remain"),
+    (
+        Sabotage::ForgetsAtRestart,
+        "restart::idempotency_keys_remain",
+    ),
+    (Sabotage::ForgetsAtRestart, "restart::lanes_remain"),
     (
         Sabotage::ForgetsAtRestart,
         "restart::paused_queues_versions_and_locks_remain",
