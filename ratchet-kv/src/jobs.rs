@@ -1,20 +1,21 @@
 //! Jobs, from their enqueue to their purge.
 
 use std::convert::Infallible;
+use std::ops::Range;
 
 use async_trait::async_trait;
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
-    JobFilter, JobInput, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus,
-    PageRequest, Parent, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report, Reported,
-    Settlement, StateCounts, StoredJob,
+    JobFilter, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus, PageRequest,
+    Parent, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
+    StoredJob,
 };
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
 use ratchet_core::state::{JobAction, JobState};
 use ratchet_core::store::JobStore;
 use ratchet_core::time::duration_millis;
-use ratchet_core::{ClaimToken, JobId, Name, Priority, Result};
+use ratchet_core::{JobId, Name, Priority, Result};
 
 use crate::call::{Call, decoded};
 use crate::engine::{Engine, Order, Transaction};
@@ -36,16 +37,6 @@ impl<E: Engine> JobStore for KvStore<E> {
         let claimed = call.claim(request).await?;
         call.commit().await?;
         Ok(claimed)
-    }
-
-    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        let mut call = self.read("load_inputs").await?;
-        let mut inputs = Vec::with_capacity(tokens.len());
-        for token in tokens {
-            let job = call.job(token.job).await?.filter(|job| job.holds(*token));
-            inputs.push(job.map(|job| job.input()));
-        }
-        Ok(inputs)
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
@@ -117,26 +108,18 @@ impl<E: Engine> JobStore for KvStore<E> {
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         let mut call = self.read("list").await?;
-        let scan = Scan::new(filter, page.after, page.order);
+        let (mut keys, order) = scanned(filter, page);
         let mut ids = Vec::new();
-        call.scan(scan, |job| {
-            ids.push(job.record.id);
-            ids.len() < page.limit
-        })
-        .await?;
-        Ok(ids)
-    }
-
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        let mut call = self.read("count_jobs").await?;
-        let scan = Scan::new(filter, None, JobOrder::OldestFirst);
-        let mut counts = StateCounts::new();
-        call.scan(scan, |job| {
-            *counts.entry(job.record.state).or_default() += 1;
-            true
-        })
-        .await?;
-        Ok(counts)
+        loop {
+            let entries = call.page(&mut keys, order).await?;
+            let jobs = call.jobs_of(&entries).await?;
+            let matching = jobs.iter().filter(|job| filter.matches(&job.record));
+            ids.extend(matching.map(|job| job.record.id));
+            if entries.is_empty() || ids.len() >= page.limit {
+                ids.truncate(page.limit);
+                return Ok(ids);
+            }
+        }
     }
 
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
@@ -160,58 +143,23 @@ impl<E: Engine> JobStore for KvStore<E> {
     }
 }
 
-/// A scan of the jobs that match a filter, in the order of their ids.
-struct Scan<'a> {
-    filter: &'a JobFilter,
-    keys: std::ops::Range<Vec<u8>>,
-    order: Order,
-}
-
-impl<'a> Scan<'a> {
-    /// Creates a scan that begins after a job. It reads the jobs with one of the tags, if the
-    /// filter has any, and otherwise all jobs.
-    fn new(filter: &'a JobFilter, after: Option<JobId>, order: JobOrder) -> Self {
-        let base = || match &filter.tag {
-            Some(tag) => Key::new(Table::Tag).name(tag.as_str()),
-            None => Key::new(Table::Job),
-        };
-        let place = |job: JobId| base().job(job).bytes();
-        let (keys, order) = match (order, after) {
-            (JobOrder::OldestFirst, Some(job)) => {
-                (base().from(keys::after(place(job))), Order::Ascending)
-            }
-            (JobOrder::OldestFirst, None) => (base().all(), Order::Ascending),
-            (JobOrder::NewestFirst, Some(job)) => (base().before(place(job)), Order::Descending),
-            (JobOrder::NewestFirst, None) => (base().all(), Order::Descending),
-        };
-        Self {
-            filter,
-            keys,
-            order,
-        }
+/// Returns the keys that a page of a list begins with, and their order: the jobs with the tag of
+/// the filter, if it has one, and otherwise all jobs.
+fn scanned(filter: &JobFilter, page: &PageRequest) -> (Range<Vec<u8>>, Order) {
+    let base = || match &filter.tag {
+        Some(tag) => Key::new(Table::Tag).name(tag.as_str()),
+        None => Key::new(Table::Job),
+    };
+    let after = page.after.map(|job| base().job(job).bytes());
+    match (page.order, after) {
+        (JobOrder::OldestFirst, Some(after)) => (base().from(keys::after(after)), Order::Ascending),
+        (JobOrder::OldestFirst, None) => (base().all(), Order::Ascending),
+        (JobOrder::NewestFirst, Some(after)) => (base().before(after), Order::Descending),
+        (JobOrder::NewestFirst, None) => (base().all(), Order::Descending),
     }
 }
 
 impl<T: Transaction> Call<T> {
-    /// Calls `take` with each job of a scan, until it returns false.
-    async fn scan(
-        &mut self,
-        mut scan: Scan<'_>,
-        mut take: impl FnMut(&StoredJob) -> bool + Send,
-    ) -> Result<()> {
-        loop {
-            let page = self.page(&mut scan.keys, scan.order).await?;
-            if page.is_empty() {
-                return Ok(());
-            }
-            for job in self.jobs_of(&page).await? {
-                if scan.filter.matches(&job.record) && !take(&job) {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
     /// Returns the ended jobs that this request selects for deletion or for the archive.
     pub(crate) async fn old(&mut self, request: &PurgeRequest) -> Result<Vec<StoredJob>> {
         let cutoff = self.now.saturating_sub(duration_millis(request.older_than));

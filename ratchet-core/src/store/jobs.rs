@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
+use crate::limits::MAX_BATCH;
 use crate::model::{
     Acted, ActionOutcome, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced,
     Guarded, JobFilter, JobInput, JobOrder, JobPage, JobRecord, JobSelector, NewJob, PageRequest,
@@ -128,9 +129,25 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.load]** The call returns one answer per token, in order: the input of the claim,
     ///   or `None` if the token is stale.
     ///
+    /// The provided implementation reads the whole jobs with [`get`](Self::get).
+    ///
     /// # Errors
     /// A failure of the store.
-    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>>;
+    async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
+        let ids: Vec<JobId> = tokens.iter().map(|token| token.job).collect();
+        let jobs = self.get(&ids, Detail::Whole).await;
+        let jobs = jobs.map_err(|error| error.during("load_inputs"))?;
+        let input = |(token, job): (&ClaimToken, Option<JobRecord>)| {
+            let holds =
+                |job: &JobRecord| job.state == JobState::Running && Claim::of(job).token == *token;
+            let job = job.filter(holds)?;
+            Some(JobInput {
+                payload: job.spec.payload,
+                checkpoint: job.checkpoint,
+            })
+        };
+        Ok(tokens.iter().zip(jobs).map(input).collect())
+    }
 
     /// Ends claims and stores their outcomes. The settlements of one call may have different
     /// outcomes.
@@ -376,9 +393,26 @@ pub trait JobStore: Debug + Send + Sync {
     ///   ([`JobFilter::matches`]), each once, under its state. States without jobs are not in the
     ///   answer.
     ///
+    /// The provided implementation reads all matching jobs with [`list`](Self::list).
+    ///
     /// # Errors
     /// A failure of the store.
-    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts>;
+    async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let mut counts = StateCounts::new();
+        let mut page = PageRequest::first(MAX_BATCH);
+        page = page.order(JobOrder::OldestFirst).detail(Detail::Outline);
+        loop {
+            let read = self.list(filter, &page).await;
+            let read = read.map_err(|error| error.during("count_jobs"))?;
+            for job in read.jobs {
+                *counts.entry(job.state).or_default() += 1;
+            }
+            if read.next.is_none() {
+                return Ok(counts);
+            }
+            page = page.after(read.next);
+        }
+    }
 
     /// Reads the history of a job: its ended claims, first to last.
     ///
