@@ -58,12 +58,10 @@ impl Cx {
         };
         // If only the fixture had a power, the suite would ignore the cases that need this power.
         // If only the suite listed it, these cases would fail.
-        let honest = |power: &&Power| has(**power) == powers.contains(power);
-        if let Some(power) = Power::STORE.iter().find(|power| !honest(power)) {
+        let of_fixture = Power::STORE.iter().map(|power| (*power, has(*power)));
+        if let Err(differences) = compare("fixture", of_fixture, &powers) {
             fixture.teardown().await;
-            return Err(
-                format!("the powers of the suite and of the fixture differ in {power:?}").into(),
-            );
+            return Err(differences.into());
         }
         Ok(Self {
             fixture,
@@ -94,7 +92,7 @@ impl Cx {
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
             Ok(store) => {
-                for (power, there) in [
+                let of_store = [
                     (Power::Recurring, store.recurring().is_some()),
                     (Power::Archive, store.archive().is_some()),
                     (Power::Permits, store.permits().is_some()),
@@ -102,12 +100,9 @@ impl Cx {
                     (Power::Workflows, store.workflows().is_some()),
                     (Power::Signals, store.signals().is_some()),
                     (Power::Diagnostics, store.diagnostics().is_some()),
-                ] {
-                    let told = self.powers.contains(&power);
-                    assert_eq!(
-                        there, told,
-                        "the powers of the suite and of the store differ in {power:?}"
-                    );
+                ];
+                if let Err(differences) = compare("store", of_store, &self.powers) {
+                    panic!("{differences}");
                 }
                 let store = Checked::shared(store);
                 TestNode::new(Arc::new(Repeating::layered(store, Arc::clone(&self.notes))))
@@ -207,6 +202,31 @@ impl Cx {
         self.others
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+/// Compares the powers of the fixture or the store with those that the suite was given.
+///
+/// # Errors
+/// A text that names every difference.
+fn compare(
+    who: &str,
+    powers: impl IntoIterator<Item = (Power, bool)>,
+    given: &[Power],
+) -> Result<(), String> {
+    let difference = |(power, has): (Power, bool)| match (has, given.contains(&power)) {
+        (true, false) => Some(format!(
+            "the {who} has {power:?}, but the suite was not given it"
+        )),
+        (false, true) => Some(format!(
+            "the suite was given {power:?}, but the {who} lacks it"
+        )),
+        _ => None,
+    };
+    let differences: Vec<String> = powers.into_iter().filter_map(difference).collect();
+    match differences.is_empty() {
+        true => Ok(()),
+        false => Err(differences.join("; ")),
     }
 }
 

@@ -72,8 +72,8 @@
 //! With [`Power::Restart`] they check that the data remains when every process has ended.
 //! Optional parts of the store are powers too: [`Power::Recurring`], [`Power::Archive`],
 //! [`Power::Permits`], [`Power::Rates`]. Cases that need a power that the suite was not given are
-//! listed as ignored, with the reason. If a fixture's powers are not exactly those of the suite,
-//! every case fails.
+//! listed as ignored, with the reason. If the powers of the store and its fixture are not exactly
+//! those of the suite, only the case `setup::…` is listed, and it fails and names the difference.
 //!
 //! [`Power::Workflows`], [`Power::Signals`] and [`Power::Diagnostics`] are part of the same list,
 //! and must match what the store's accessors return.

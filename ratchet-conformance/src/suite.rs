@@ -139,7 +139,8 @@ impl Suite {
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers, self.exemptions);
-        trials::run(subject, chosen(self.groups.as_deref()), &provision)
+        let cases = chosen(self.groups.as_deref());
+        trials::run(subject, &cases::SETUP, cases, &provision)
     }
 
     /// Returns all cases for stores.

@@ -80,8 +80,12 @@ fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Pl
 }
 
 /// Lists or runs the cases that the command-line arguments select, and records their results.
+///
+/// A listing, or a run of all cases, first runs `check`. If it fails, no other case is listed: the
+/// reason would otherwise be reported once for each of them.
 pub(crate) fn run<C: Context>(
     subject: Subject,
+    check: &'static Case<C>,
     cases: impl Iterator<Item = &'static Case<C>>,
     provision: &Provision<Arc<Setup<C>>>,
 ) -> ExitCode {
@@ -93,7 +97,9 @@ pub(crate) fn run<C: Context>(
         recorder.clear();
     }
     let subject = Arc::new(subject);
-    let trials = cases
+    let usable = !fresh || is_usable(&subject, check, provision);
+    let trials = std::iter::once(check)
+        .chain(cases.filter(|_| usable))
         .map(|case| match plan(&subject, case, provision) {
             Plan::Skip(verdict, reason) => {
                 if fresh {
@@ -106,6 +112,22 @@ pub(crate) fn run<C: Context>(
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Returns whether `check` passes, or need not pass because the store is not available.
+fn is_usable<C: Context>(
+    subject: &Subject,
+    check: &Case<C>,
+    provision: &Provision<Arc<Setup<C>>>,
+) -> bool {
+    match (plan(subject, check, provision), provision) {
+        (Plan::Run, Provision::Ready(setup)) => {
+            let ended = runtime().block_on(run_case(check, &**setup));
+            ended.outcome.is_ok()
+        }
+        (Plan::Run, Provision::Unavailable(_)) => false,
+        _ => true,
+    }
 }
 
 /// Creates a trial that the test runner lists as ignored, with `reason` before the name of the

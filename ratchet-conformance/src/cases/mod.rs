@@ -46,6 +46,20 @@ pub(crate) use differential::HISTORIES;
 
 use crate::{Case, Cx};
 
+/// Opens the store, and compares its powers with those that the suite was given. If this fails,
+/// every other case would fail too.
+pub(crate) static SETUP: Case<Cx> = Case {
+    group: "setup",
+    name: "the_store_can_be_opened_and_has_the_powers_of_its_suite",
+    clauses: &[],
+    needs: &[],
+    body: |cx| {
+        Box::pin(async move {
+            cx.node().await;
+        })
+    },
+};
+
 /// All groups of cases for stores.
 pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     enqueue::CASES,

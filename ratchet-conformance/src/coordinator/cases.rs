@@ -8,6 +8,7 @@ use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use tokio::time::{sleep, timeout};
 
 use super::Transport;
+use crate::Case;
 use crate::build::name;
 use crate::case::cases;
 use crate::runner::{caught, race};
@@ -83,6 +84,19 @@ fn tasks() -> usize {
         .metrics()
         .num_alive_tasks()
 }
+
+/// Connects a coordinator. If this fails, every other case would fail too.
+pub(crate) static SETUP: Case<Transport> = Case {
+    group: "setup",
+    name: "a_coordinator_can_connect",
+    clauses: &[],
+    needs: &[],
+    body: |transport| {
+        Box::pin(async move {
+            transport.connect().await;
+        })
+    },
+};
 
 cases! {
     "wakeup" on Transport;

@@ -134,7 +134,7 @@ impl CoordinatorSuite {
             Provision::Unavailable(reason) => Provision::Unavailable(reason),
         };
         let subject = Subject::new(self.name, self.powers, Vec::new());
-        trials::run(subject, Self::cases(), &provision)
+        trials::run(subject, &cases::SETUP, Self::cases(), &provision)
     }
 
     /// Returns all cases for coordinators.

@@ -7,7 +7,7 @@ use ratchet_core::memory::{Fault, MemoryStore};
 use super::*;
 use crate::notes::Notes;
 use crate::report::Report;
-use crate::{BoxError, Cx, Fixture, Suite};
+use crate::{BoxError, Cx, Factory, Fixture, MemoryFixture, Suite};
 
 const UNAVAILABLE: &str = "MYSTORE_TEST_URL is not set";
 
@@ -188,6 +188,40 @@ static CONFUSED: Case<Probe> = Case {
 };
 
 #[test]
+fn no_case_is_listed_for_a_subject_that_cannot_be_tested() {
+    let usable =
+        |required, check, provision: &Provision<_>| is_usable(&subject(required), check, provision);
+    assert!(usable(true, &PASSES, &probe()));
+    assert!(!usable(true, &FAILS, &probe()));
+    let absent = Provision::unavailable(UNAVAILABLE);
+    assert!(!usable(true, &PASSES, &absent));
+    // Every case is then listed as ignored, with the reason.
+    assert!(usable(false, &PASSES, &absent));
+}
+
+#[test]
+fn every_power_that_differs_is_named_with_who_lacks_it() {
+    let factory = Factory::new(|| async { Ok(MemoryFixture::new()) });
+    let mut powers = Power::MEMORY.to_vec();
+    powers.retain(|power| *power != Power::Rates);
+    powers.push(Power::Vandal);
+    let check = async |powers: &[Power]| {
+        let checked = Suite::check(&crate::cases::SETUP, powers, factory.clone()).await;
+        checked.err().map(|failure| failure.to_string())
+    };
+    runtime().block_on(async {
+        assert_eq!(check(Power::MEMORY).await, None);
+        let failure = check(&powers).await.unwrap();
+        let lacks = "the suite was given Vandal, but the fixture lacks it";
+        assert!(failure.contains(lacks), "{failure}");
+        powers.retain(|power| *power != Power::Vandal);
+        let failure = check(&powers).await.unwrap();
+        let has = "the store has Rates, but the suite was not given it";
+        assert!(failure.contains(has), "{failure}");
+    });
+}
+
+#[test]
 fn a_failure_breaks_the_clauses_of_its_assertion_and_quotes_them() {
     let ended = runtime().block_on(run_case(&FAILS, &|| {
         Box::pin(async { Ok(Probe::default()) })
@@ -353,7 +387,7 @@ impl Fixture for Contended {
 #[test]
 fn the_report_says_how_many_calls_were_repeated() {
     let setup: Arc<Setup<Cx>> = Arc::new(|| {
-        let factory = crate::Factory::new(|| async {
+        let factory = Factory::new(|| async {
             let calls = std::sync::atomic::AtomicU64::new(0);
             let store = MemoryStore::new().with_faults(move |_| {
                 let call = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

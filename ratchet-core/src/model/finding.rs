@@ -82,7 +82,7 @@ pub struct Holder {
     pub held_for: Option<Duration>,
     /// How many transactions have begun since then; `None` if the database does not report this.
     pub transactions: Option<u64>,
-    /// How an operator can end the holder.
+    /// How an operator can end the session, the transaction or the slot.
     pub remedy: String,
 }
 
@@ -133,14 +133,15 @@ impl Findings {
 }
 
 impl Finding {
-    /// A snapshot that is held for this long is a warning.
+    /// The age at which a held snapshot is reported as a warning.
     pub const HELD_LONG: Duration = Duration::from_secs(5 * 60);
-    /// A snapshot that is held for this long is an error, because it slows a busy queue down.
+    /// The age at which a held snapshot is reported as an error, because it then slows down a busy
+    /// queue.
     pub const HELD_TOO_LONG: Duration = Duration::from_secs(60 * 60);
-    /// A held snapshot of unknown age is a warning once this many transactions have begun since it
-    /// was taken.
+    /// The number of transactions after which a held snapshot of unknown age is reported as a
+    /// warning. Counts the transactions that have begun since the snapshot was taken.
     pub const HELD_FOR_MANY: u64 = 100_000;
-    /// A write-ahead log of this size in bytes is a warning: 256 MiB.
+    /// The size of a write-ahead log, in bytes, at which it is reported as a warning: 256 MiB.
     pub const LARGE_LOG: u64 = 256 << 20;
     /// The maximum number of jobs without a route that a store counts.
     pub const LOST_COUNTED: u64 = 1_000;

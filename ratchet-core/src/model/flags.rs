@@ -2,10 +2,11 @@
 
 use super::JobSpec;
 
-/// The flags of a stored job: one bit per property, or per other table that has rows of the job.
+/// The flags of a stored job. Each bit says that the job has a property, or that another table has
+/// rows of the job.
 ///
-/// A store keeps the bits next to the state of the job, so that it does not look up rows that do
-/// not exist.
+/// A store keeps the bits next to the state of the job. So it searches another table only if that
+/// table has rows of the job.
 ///
 /// ```
 /// use ratchet::NewJob;
@@ -43,7 +44,7 @@ impl JobFlags {
     /// The job waits, or waited, or is in a batch.
     pub const LINKED: Self = Self::WAITS.or(Self::BATCH);
 
-    /// The flags, each with its placeholder name in the texts of statements.
+    /// The flags, each with the name of the placeholder that stands for it in SQL statements.
     pub const WORDS: [(&'static str, Self); 9] = [
         ("unique_key", Self::UNIQUE_KEY),
         ("timeouts", Self::TIMEOUTS),

@@ -22,9 +22,9 @@ use crate::name::Name;
 pub struct Guard {
     /// The name of the lock.
     pub lock: Name,
-    /// The owner that must hold it.
+    /// The owner that must hold the lock.
     pub owner: Name,
-    /// The fence that the lock must have: the term.
+    /// The fence that the lock must have. It is the term of the leader.
     pub fence: Fence,
 }
 

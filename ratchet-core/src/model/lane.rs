@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::state::JobState;
 
-/// A place in a lane.
+/// The place of a job in its lane.
 ///
 /// ```
 /// use ratchet::JobState;

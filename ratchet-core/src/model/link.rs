@@ -95,7 +95,8 @@ fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
 pub enum BatchCondition {
     /// The batch has ended.
     Ended,
-    /// The batch has ended and every child succeeded. A batch without children meets this.
+    /// The batch has ended and every child succeeded. A batch without children meets this
+    /// condition.
     Succeeded,
     /// The batch has ended and at least one child did not succeed.
     Failed,
@@ -241,8 +242,8 @@ impl After {
         }
     }
 
-    /// Returns this link with its parent job replaced by the one that `stands_for` returns for it.
-    /// A link on a batch stays the same.
+    /// Returns a copy of this link whose parent job is the one that `stands_for` returns for the
+    /// present parent job. A link on a batch stays the same.
     #[must_use]
     pub(crate) fn resolved(&self, stands_for: impl FnOnce(JobId) -> JobId) -> Self {
         match self {

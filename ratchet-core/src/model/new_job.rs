@@ -48,17 +48,18 @@ pub struct JobSpec {
     pub retry: RetryPolicy,
     /// How long one body may run; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// How long a body may run without a sign of life; `None` for no limit.
+    /// How long a body may run without a sign of life (progress, a checkpoint or a heartbeat).
+    /// `None` for no limit.
     pub stall_timeout: Option<Duration>,
     /// The unique key; at most one unfinished job may have it.
     pub unique_key: Option<Name>,
     /// The idempotency key; at most one job may ever have it.
     pub idempotency_key: Option<Name>,
-    /// The lane of the queue that the job is in; `None` if it is in none.
+    /// The lane of its queue to which the job belongs. `None` if the job is in no lane.
     pub lane: Option<Name>,
     /// The parents that the job waits for. All conditions must be met before the job may run.
     pub after: Vec<After>,
-    /// The batch that the job is a child of.
+    /// The batch of which the job is a child.
     pub batch: Option<BatchId>,
     /// The signal that the job waits for.
     pub signal: Option<SignalWait>,
@@ -215,8 +216,9 @@ impl NewJob {
         self
     }
 
-    /// Sets the version of the payload, by which a handler upcasts it later; 1 by default. A typed
-    /// job sets it from [`Job::VERSION`](crate::Job::VERSION).
+    /// Sets the version of the payload; 1 by default. A later program sees from the version whether
+    /// it must convert the payload. A typed job sets the version from
+    /// [`Job::VERSION`](crate::Job::VERSION).
     #[must_use]
     pub fn payload_version(mut self, version: u32) -> Self {
         keep(&mut self.problem, check_payload_version(version));
@@ -373,8 +375,8 @@ impl NewJob {
     ///
     /// The parent must be in the same enqueue or already stored; if it has ended, the link is
     /// decided at once. Until all its links are met, the job is `Blocked`. As soon as one of its
-    /// links can no longer be met, the job is `Cancelled`. For the jobs that wait for this job,
-    /// that is an end like any other.
+    /// links can no longer be met, the job is `Cancelled`. For the jobs that wait for this job, it
+    /// has then ended.
     ///
     /// ```
     /// use ratchet::{Condition, NewJob};

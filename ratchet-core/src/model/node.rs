@@ -67,8 +67,8 @@ impl NodeStatus {
             .ok_or_else(|| InvalidInput::new("status", format!("{code} is not a node status")))
     }
 
-    /// Returns whether the node is joining, active or draining. The claims of other nodes are
-    /// reclaimed.
+    /// Returns whether the node is joining, active or draining. The claims of a node that is not
+    /// live are reclaimed.
     #[must_use]
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
