@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
 
-/// A short text that names something: 1 to 128 bytes of UTF-8 without control characters and
-/// without white space at its ends.
+/// A short text that names something. A name has 1 to 128 bytes of UTF-8, no control characters,
+/// and no white space at its beginning or end.
 ///
-/// Cloning is cheap. `Name::new` refuses any other text, so every backend can store a `Name`
-/// unchanged.
+/// `Name::new` refuses any other text, so every backend can store a `Name` unchanged. Cloning a
+/// name is cheap.
 ///
 /// In JSON, a name is a string. Decoding fails for a string that `Name::new` refuses.
 ///
@@ -32,7 +32,8 @@ impl Name {
     /// The maximum length of a name in bytes.
     pub const MAX_BYTES: usize = 128;
 
-    /// Creates a name from `text`. An error names `field` as the invalid field.
+    /// Creates a name from `text`. If the text is invalid, the error names `field` as the invalid
+    /// field.
     ///
     /// # Errors
     /// [`InvalidInput`] if the text is empty, longer than [`Name::MAX_BYTES`], has a control
@@ -53,7 +54,7 @@ impl Name {
         Err(InvalidInput::new(field, problem))
     }
 
-    /// Joins names into one text with one name per line, as stores keep lists of names.
+    /// Joins names into one text with one name per line. Stores save lists of names in this form.
     /// [`split`](Self::split) is the inverse.
     #[must_use]
     pub fn join(names: &[Self]) -> String {
@@ -61,7 +62,7 @@ impl Name {
         texts.join("\n")
     }
 
-    /// Splits a text that [`join`](Self::join) returned into its names.
+    /// Splits a text that [`join`](Self::join) returned into the names.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `field` if a line is not a valid name.
@@ -69,12 +70,12 @@ impl Name {
         text.lines().map(|line| Self::new(field, line)).collect()
     }
 
-    /// Returns the text, without copying it, as the value of a metric's label.
+    /// Returns the name as the value of a metric's label, without copying the text.
     pub(crate) fn shared(&self) -> ::metrics::SharedString {
         Arc::clone(&self.0).into()
     }
 
-    /// Returns the text.
+    /// Returns the text of the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -13,18 +13,21 @@ use crate::model::NewJob;
 use crate::trace::TraceContext;
 
 impl TraceContext {
-    /// Returns the trace of the caller: that of the current `tracing` span if there is a
-    /// `tracing-opentelemetry` layer, otherwise that of the current OpenTelemetry context. This
-    /// needs the feature `otel`.
+    /// Returns the current trace of the caller; `None` if the caller has no trace. Requires the
+    /// feature `otel`.
+    ///
+    /// If there is a `tracing-opentelemetry` layer, this is the trace of the current `tracing`
+    /// span. Otherwise it is the trace of the current OpenTelemetry context.
     ///
     /// Clients call this function for every job that has no trace. Call it yourself for jobs that
-    /// you enqueue without a client, such as through a store.
+    /// you enqueue without a client, such as directly through a store.
     #[must_use]
     pub fn current() -> Option<Self> {
         of_span(&Span::current()).or_else(|| of(Context::current().span().span_context()))
     }
 
-    /// Returns the trace in OpenTelemetry's form; `None` if the stored text has another format.
+    /// Returns the trace as a span context of OpenTelemetry; `None` if the stored text has another
+    /// format.
     fn remote(&self) -> Option<SpanContext> {
         let mut parts = self.traceparent().split('-').skip(1);
         let trace = TraceId::from_hex(parts.next()?).ok()?;
@@ -61,7 +64,7 @@ fn of(context: &SpanContext) -> Option<TraceContext> {
     Some(trace.clone().with_state(state).unwrap_or(trace))
 }
 
-/// Returns the jobs, with the trace of the caller added to those that have none.
+/// Returns the jobs. Each job without a trace gets the current trace of the caller.
 pub(crate) fn traced(jobs: &[NewJob]) -> Cow<'_, [NewJob]> {
     if jobs.iter().all(|job| job.spec().trace.is_some()) {
         return Cow::Borrowed(jobs);
@@ -76,7 +79,7 @@ pub(crate) fn traced(jobs: &[NewJob]) -> Cow<'_, [NewJob]> {
     Cow::Owned(jobs.iter().map(traced).collect())
 }
 
-/// Makes the span that enqueued a job the parent of `span`, which runs the job.
+/// Makes the span in `trace`, which enqueued a job, the parent of `span`, which runs the job.
 pub(crate) fn set_parent(span: &Span, trace: &TraceContext) {
     if let Some(remote) = trace.remote() {
         // This fails if there is no OpenTelemetry layer; then no span needs a parent.
@@ -84,7 +87,7 @@ pub(crate) fn set_parent(span: &Span, trace: &TraceContext) {
     }
 }
 
-/// Marks the span as failed.
+/// Marks the span as failed with this error text.
 pub(crate) fn failed(span: &Span, error: &str) {
     span.set_status(Status::error(error.to_owned()));
 }

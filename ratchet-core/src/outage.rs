@@ -6,19 +6,19 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::name::Name;
 use crate::time;
 
-/// Counts the failures of one loop since its store last worked, and logs them.
+/// Counts and logs the failed store calls of one loop. The count starts again after each outage.
 #[derive(Debug)]
 pub(crate) struct Outage {
-    /// The name of the loop, for the log.
+    /// The name of the loop in the log.
     pub(crate) task: &'static str,
-    /// Distinguishes several loops with this name, for example by the role of an election.
+    /// A role or pool that distinguishes this loop from other loops with the same name.
     about: Option<Name>,
     since: Option<(Instant, StoreErrorKind)>,
     failures: u64,
 }
 
 impl Outage {
-    /// Creates the outage log of the loop with this name.
+    /// Creates the outage log of the loop with the name `task`.
     pub(crate) const fn of(task: &'static str) -> Self {
         Self {
             task,
@@ -28,14 +28,15 @@ impl Outage {
         }
     }
 
-    /// Sets what distinguishes this loop from others of the same name, such as its role or pool.
+    /// Sets the role or pool that distinguishes this loop from other loops with the same name.
     pub(crate) fn about(mut self, about: &Name) -> Self {
         self.about = Some(about.clone());
         self
     }
 
-    /// Counts and logs a failure. The first failure of an outage is logged as a warning, and so is
-    /// a failure of another kind than the one before. All others are logged at debug level.
+    /// Counts and logs a failed store call. The first failure of an outage is logged as a warning.
+    /// A failure of another kind than the previous one is logged as a warning too. All other
+    /// failures are logged at debug level.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         let (task, about, failures) = (self.task, self.shown(), self.failures);
         let (since, kind) = self.since.unwrap_or((time::monotonic(), error.kind()));
@@ -48,7 +49,7 @@ impl Outage {
         self.failures += 1;
     }
 
-    /// Ends the outage, if there is one, and logs its length.
+    /// Ends the current outage, if there is one, and logs its duration.
     pub(crate) fn ended(&mut self) {
         if let Some((since, _)) = self.since.take() {
             let failures = std::mem::take(&mut self.failures);

@@ -11,10 +11,10 @@ use crate::model::PermitInfo;
 use crate::name::Name;
 use crate::route::Route;
 
-/// The free permits of each resource, which a claim assigns to jobs in claim order.
+/// The free permits of each resource. A claim call assigns these permits to jobs in claim order.
 ///
-/// A store fills the budget from its current counts of running jobs. No other claim may raise these
-/// counts until the claims that the budget admitted are made.
+/// A store computes the budget from the current numbers of running jobs. The store must make sure
+/// that no other claim call increases these numbers until it has claimed the admitted jobs.
 ///
 /// ```
 /// use ratchet::{Name, PermitInfo, Route};
@@ -32,7 +32,7 @@ use crate::route::Route;
 pub struct Budget(BTreeMap<Name, u64>);
 
 impl Budget {
-    /// Creates a budget from the free permits of these resources. Every other resource has no
+    /// Creates a budget from the free permits of these resources. All other resources have no free
     /// permits.
     #[must_use]
     pub fn new(permits: impl IntoIterator<Item = PermitInfo>) -> Self {
@@ -43,15 +43,16 @@ impl Budget {
         Self(permits.into_iter().map(rest).collect())
     }
 
-    /// Returns how many more jobs of this route the budget admits; `None` if they need no permit.
+    /// Returns how many more jobs of this route the budget admits; `None` if such jobs need no
+    /// permit.
     #[must_use]
     pub fn rest(&self, route: &Route) -> Option<u64> {
         let resource = route.permit.as_ref()?;
         Some(self.0.get(resource).copied().unwrap_or(0))
     }
 
-    /// Returns whether one more job of this route is admitted: if it needs no permit, or if a
-    /// permit is left, which is then used up.
+    /// Returns whether the budget admits one more job of this route. If the job needs a permit and
+    /// a permit is free, this call uses up that permit.
     pub fn take(&mut self, route: &Route) -> bool {
         let Some(resource) = &route.permit else {
             return true;

@@ -18,7 +18,8 @@ use crate::error::InvalidInput;
 use crate::id::JobId;
 use crate::time::duration_millis;
 
-/// The stored priority of a job. Aging never changes it.
+/// The stored priority of a job. Aging raises the effective priority of a job, but never the stored
+/// one.
 ///
 /// ```
 /// use ratchet::{NewJob, Priority};
@@ -53,7 +54,7 @@ impl Priority {
         Self::Critical,
     ];
 
-    /// Returns the number that stores keep for the priority, 0 to 4.
+    /// Returns the number with which stores save the priority, 0 to 4.
     #[must_use]
     pub const fn level(self) -> u8 {
         self as u8
@@ -83,7 +84,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// The rule that raises the effective priority of a waiting job: one level per interval.
+/// The rule that raises the effective priority of a waiting job by one level per interval.
 ///
 /// ```
 /// use std::time::Duration;
@@ -100,24 +101,26 @@ pub struct Aging {
 }
 
 impl Aging {
-    /// No aging: the effective priority is the stored one.
+    /// No aging: the effective priority of a job is always its stored priority.
     pub const OFF: Self = Self {
         interval: Duration::ZERO,
     };
 
-    /// Creates a rule that adds one level per `interval` of waiting; zero is [`Aging::OFF`].
+    /// Creates a rule that raises the effective priority by one level for each `interval` that a
+    /// job waits. An interval of zero means [`Aging::OFF`].
     #[must_use]
     pub const fn every(interval: Duration) -> Self {
         Self { interval }
     }
 
-    /// Returns the interval in milliseconds; 0 means off.
+    /// Returns the interval in milliseconds; 0 means that aging is off.
     #[must_use]
     pub fn interval_millis(self) -> i64 {
         duration_millis(self.interval)
     }
 
-    /// Returns the effective priority of a job that became due `waited_millis` ago.
+    /// Returns the effective priority of a job with this stored priority that became due
+    /// `waited_millis` milliseconds ago.
     #[must_use]
     pub fn effective(self, priority: Priority, waited_millis: i64) -> i64 {
         let base = i64::from(priority.level());
@@ -129,13 +132,13 @@ impl Aging {
 }
 
 impl Default for Aging {
-    /// Returns a rule of one level per 15 minutes.
+    /// Returns a rule that raises the effective priority by one level per 15 minutes.
     fn default() -> Self {
         Self::every(Duration::from_secs(15 * 60))
     }
 }
 
-/// The place of a job in the claim order. The job with the smallest rank is claimed first.
+/// The position of a job in the claim order. The job with the smallest rank is claimed first.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -155,8 +158,8 @@ pub struct ClaimRank {
 }
 
 impl ClaimRank {
-    /// Creates the rank at `now` of a job with this priority, due time and id. Times are
-    /// milliseconds.
+    /// Creates the rank of a job with this priority, due time and id, at the time `now`. Times are
+    /// in milliseconds since 1970.
     #[must_use]
     pub fn new(priority: Priority, run_at: i64, id: JobId, aging: Aging, now: i64) -> Self {
         Self {
@@ -173,13 +176,14 @@ impl ClaimRank {
     }
 }
 
-/// Returns the first `limit` jobs in claim order from several streams. The jobs of a stream have
-/// one stored priority and are ordered by (`run_at`, id).
+/// Merges streams of jobs and returns the first `limit` jobs in claim order. All jobs of a stream
+/// have the same stored priority, and must be ordered by (`run_at`, id).
 ///
-/// Reads at most one item per stream beyond the items that it returns. Times are milliseconds.
+/// Reads at most one item per stream beyond the items that are returned. Times are in milliseconds
+/// since 1970.
 ///
 /// # Errors
-/// The first error a stream yields.
+/// The first error that a stream returns.
 pub fn merge<S, E>(
     streams: impl IntoIterator<Item = (Priority, S)>,
     aging: Aging,
@@ -192,12 +196,13 @@ where
     merge_admitted(streams, aging, now, limit, |_| true)
 }
 
-/// Does the same as [`merge`], but leaves out the jobs that `admit` refuses. For each job, in claim
-/// order, calls `admit` with the index of the job's stream. After a refusal, the rest of that
-/// stream is left out too.
+/// Does the same as [`merge`], but leaves out the jobs that `admit` refuses.
+///
+/// For each job, in claim order, this function calls `admit` with the index of the job's stream.
+/// After a refusal, the rest of that stream is left out too.
 ///
 /// # Errors
-/// The first error a stream yields.
+/// The first error that a stream returns.
 pub fn merge_admitted<S, E>(
     streams: impl IntoIterator<Item = (Priority, S)>,
     aging: Aging,

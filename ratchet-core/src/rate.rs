@@ -14,12 +14,12 @@ use crate::limits::MAX_DELAY;
 use crate::model::RateAnswer;
 use crate::time;
 
-/// Microseconds per millisecond. Rates count time in microseconds, stores in milliseconds.
+/// The number of microseconds in a millisecond. Rates use microseconds, stores use milliseconds.
 pub const MICROS: i64 = 1_000;
 
-/// A limit on the number of starts per interval.
+/// A limit on the number of starts per interval, for example of job starts.
 ///
-/// In any period of length `t` there are at most `burst + t / per · limit` starts.
+/// In any period of length `t`, at most `burst + limit · t / per` starts are granted.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,7 +36,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Creates a rate of `limit` starts per `per`. All of them may be made at once.
+    /// Creates a rate of `limit` starts in each period `per`. By default, all of these starts may
+    /// be made at once.
     #[must_use]
     pub const fn new(limit: u32, per: Duration) -> Self {
         Self {
@@ -46,15 +47,15 @@ impl Rate {
         }
     }
 
-    /// Sets how many starts may be made at once after a period without any.
+    /// Sets the burst: how many starts may be made at once after a period without starts.
     #[must_use]
     pub const fn burst(mut self, starts: u32) -> Self {
         self.burst = starts;
         self
     }
 
-    /// Refuses a rate that grants no start, that grants more than one start per microsecond, or
-    /// whose burst takes more than 1,000 years to refill.
+    /// Checks that the rate grants at least one start, and at most one start per microsecond. Also
+    /// checks that the burst refills within 1,000 years.
     ///
     /// # Errors
     /// [`InvalidInput`] naming `limit`, `per` or `burst`.
@@ -78,7 +79,8 @@ impl Rate {
         Ok(())
     }
 
-    /// Returns the time until one more start may be made, rounded up to the microsecond.
+    /// Returns the time in which the rate grants one start: `per` divided by `limit`, rounded up to
+    /// the microsecond.
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_micros(self.interval_micros().unsigned_abs())
@@ -94,7 +96,8 @@ impl Rate {
         i64::try_from(interval).unwrap_or(i64::MAX)
     }
 
-    /// Returns by how many microseconds the `tat` may be in the future when a start is granted.
+    /// Returns the tolerance in microseconds. A start is granted if the stored theoretical arrival
+    /// time (`tat`) of the key is at most this far in the future.
     #[must_use]
     pub fn tolerance_micros(&self) -> i64 {
         self.tolerance_of(self.interval_micros())
@@ -104,18 +107,18 @@ impl Rate {
         interval.saturating_mul(i64::from(self.burst.saturating_sub(1)))
     }
 
-    /// Returns the burst: how many starts may be made at once.
+    /// Returns the burst: how many starts may be made at once after a period without starts.
     #[must_use]
     pub const fn at_once(&self) -> u32 {
         self.burst
     }
 
-    /// Decides whether one start at `now` is granted for a key with this `tat`, which is `None` if
-    /// the key was never used. Both times are microseconds.
+    /// Decides whether one start at `now` is granted for a key. `tat` is the stored theoretical
+    /// arrival time of the key; `None` if the key was never used. Both times are in microseconds.
     ///
-    /// A `tat` that is further ahead than this rate can set it comes from a slower rate, or from
-    /// before the clock was set back. Such a `tat` counts as an empty bucket, so that no job waits
-    /// for more than one interval.
+    /// If `tat` is further in the future than this rate can set it, a slower rate has set it, or
+    /// the clock was set back. Such a `tat` counts as an empty bucket, so no job waits for more
+    /// than one interval.
     #[must_use]
     pub fn take(&self, tat: Option<i64>, now: i64) -> Taken {
         let interval = self.interval_micros();
@@ -138,7 +141,7 @@ impl Rate {
     }
 }
 
-/// The outcome of a request for one start.
+/// The decision about a request for one start.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -157,21 +160,22 @@ impl Rate {
 pub enum Taken {
     /// The start is granted.
     Granted {
-        /// The new `tat` to store for the key.
+        /// The new theoretical arrival time (`tat`) to store for the key, in microseconds.
         tat: i64,
     },
     /// The start has to wait.
     Wait {
-        /// How long to wait, if no other request comes first.
+        /// The time to wait, if no other request is granted before.
         wait: Duration,
-        /// The new `tat` to store for the key; `None` to keep the stored one.
+        /// The new theoretical arrival time (`tat`) to store for the key, in microseconds; `None`
+        /// keeps the stored time.
         tat: Option<i64>,
     },
 }
 
 impl Taken {
-    /// Returns the answer for the caller. The wait is rounded up to whole milliseconds, the
-    /// precision of stores.
+    /// Returns the answer for the caller. The wait is rounded up to whole milliseconds, because
+    /// stores keep times in milliseconds.
     #[must_use]
     pub fn answer(self) -> RateAnswer {
         match self {
@@ -189,8 +193,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Requests a start at each of these times, in microseconds, and returns the times of those
-    /// granted.
+    /// Requests one start at each of these times, and returns the times at which a start was
+    /// granted. All times are in microseconds.
     fn granted(rate: Rate, times: &[i64]) -> Vec<i64> {
         let mut known = None;
         let mut granted = Vec::new();
@@ -281,7 +285,8 @@ mod tests {
     }
 
     proptest! {
-        /// No period has more starts than the burst and the tokens that it gains in this time.
+        /// No period has more starts than the burst plus the tokens that the bucket gains in this
+        /// period.
         #[test]
         fn no_stretch_has_too_many(
             limit in 1_u32..20,
@@ -304,7 +309,7 @@ mod tests {
             }
         }
 
-        /// A start after the returned wait is granted, and one before it is not.
+        /// A start is granted as soon as the returned wait is over, but not before.
         #[test]
         fn the_wait_is_exact(
             limit in 1_u32..20,

@@ -1,5 +1,6 @@
 //! Rows that cannot be read.
 
+#[allow(dead_code, reason = "each test uses a part of it")]
 mod map;
 
 use ratchet_core::memory::ManualClock;

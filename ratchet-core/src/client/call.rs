@@ -32,8 +32,8 @@ impl Calls {
         }
     }
 
-    /// Creates the calls of a client without a node. Their deadline is the store's own plus a
-    /// margin.
+    /// Creates the wrapper for a client without a node. The deadline of its calls is the store's
+    /// own plus a margin.
     pub(crate) fn of_client(store: SharedStore) -> Self {
         let deadline = store.call_policy().deadline;
         Self::new(store, deadline.saturating_add(Self::LAST_WORDS))

@@ -81,8 +81,8 @@ impl RecurringClient {
             .await
     }
 
-    /// Reads one page of the definitions, ordered by name. With `after`, only definitions with
-    /// greater names.
+    /// Reads one page of the definitions, ordered by name. If `after` is given, the page contains
+    /// only definitions whose names come after it.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.

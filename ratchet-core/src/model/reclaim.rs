@@ -9,8 +9,8 @@ use crate::model::{ClockTrust, NodeRecord, NodeStatus};
 use crate::state::JobState;
 use crate::time::duration_millis;
 
-/// A request to reclaim claims that no node works on any more. All durations are measured on the
-/// database's clock.
+/// A request to reclaim lost claims: claims whose node or body has stopped. All durations are
+/// measured on the database's clock.
 ///
 /// ```
 /// use ratchet_core::model::{HeldClaim, Owner, ReclaimReason, ReclaimRequest};
@@ -33,29 +33,40 @@ use crate::time::duration_millis;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReclaimRequest {
-    /// The minimum silence after which a node counts as dead; see
-    /// [`NodeRecord::is_silent`](super::NodeRecord::is_silent). A claim whose node has no row is
-    /// lost when both the claim and the oldest row of any node are older than this.
+    /// The minimum time without a heartbeat after which a node counts as dead; see
+    /// [`NodeRecord::is_silent`](super::NodeRecord::is_silent).
+    ///
+    /// The node of a claim may have no stored record. Its claim is then lost if both the claim and
+    /// the earliest start time of all recorded nodes are older than `dead_after`.
     pub dead_after: Duration,
-    /// How long a claim may wait until its body begins.
+    /// The maximum time from a claim until its body begins. After this time, the claim is
+    /// reclaimed.
     pub start_timeout: Duration,
-    /// How far a body may exceed its job's timeout before its claim is reclaimed, because its node
-    /// did not stop it.
+    /// How far a body may exceed its job's timeout before the claim is reclaimed. Usually, the node
+    /// stops the body at the timeout, and no reclaim is necessary.
+    ///
+    /// A claim is overdue when its age exceeds the sum of `start_timeout`, the job's timeout and
+    /// `overdue_after`.
     pub overdue_after: Duration,
-    /// How many crashes a job survives. With 3, the fourth crash makes it a dead letter.
+    /// The number of crashes that a job survives. With 3, the fourth crash makes the job a dead
+    /// letter.
     pub max_crashes: u32,
     /// The maximum number of claims to reclaim in one pass; at least 1.
     pub limit: usize,
-    /// Whether a live node may lose claims. Pass `false` after an outage of the database or a step
-    /// of its clock, because silence and the age of a claim then prove nothing.
+    /// Whether a live node can lose claims because of their age or because it is silent.
+    ///
+    /// Pass `false` after an outage of the database or a step of its clock: ages and silence then
+    /// prove nothing. The pass then reclaims only the claims of nodes that are recorded as dead or
+    /// left, and claims without an owner.
     pub silence_counts: bool,
-    /// The known steps of the database's clock.
+    /// The known steps (sudden changes) of the database's clock. The pass corrects ages by these
+    /// steps.
     pub clock: ClockTrust,
 }
 
 impl ReclaimRequest {
-    /// Creates a request with the defaults: dead after 15 s, start within 5 min, 30 s beyond the
-    /// timeout, 3 crashes, 500 claims per pass.
+    /// Creates a request with the default values: `dead_after` is 15 s, `start_timeout` is 5 min,
+    /// `overdue_after` is 30 s, `max_crashes` is 3, and `limit` is 500.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -118,8 +129,8 @@ impl ReclaimRequest {
         self
     }
 
-    /// Returns what the pass does to the claim of a running job at `now`, in milliseconds; `None`
-    /// if the owner keeps the claim.
+    /// Decides whether the pass reclaims the claim of a running job at `now`, in milliseconds since
+    /// 1970. Returns the effect on the job; `None` if the owner keeps the claim.
     #[must_use]
     pub fn judge(&self, claim: &HeldClaim<'_>, now: i64) -> Option<ReclaimEffect> {
         let reason = self.lost(claim, now)?;
@@ -136,8 +147,8 @@ impl ReclaimRequest {
             Owner::Known(node) if !node.status.is_live() => true,
             _ if !self.silence_counts || !self.clock.allows(now) => return None,
             Owner::Unknown { registry_since } => {
-                // If all rows were lost, a node that still lives sends a heartbeat within this
-                // time.
+                // If the store lost all node records, every live node sends a heartbeat within this
+                // time, which records the node again.
                 let since = registry_since.map_or(claimed_at, |at| at.max(claimed_at));
                 passed(since, self.dead_after)
             }
@@ -166,17 +177,18 @@ impl ReclaimRequest {
             .then_some(ReclaimReason::Overdue)
     }
 
-    /// Computes the effect on a lost claim.
+    /// Computes the effect of reclaiming a lost claim.
     ///
-    /// A claim without an owner was given up by an earlier pass. It stays given up, with the crash
-    /// count of that time, even if this pass allows more crashes.
+    /// A claim without an owner belongs to a job whose crash budget was used up in an earlier pass.
+    /// This stays so, with the same crash count, even if this pass allows more crashes.
     ///
-    /// The first loss of a job always counts as a crash. Later losses count only if the body had
-    /// begun. The engine reports the beginning of the body before it runs a job that was lost
-    /// before, so a body that was not reported cannot have crashed the node.
+    /// A loss can count as a crash only if [`ReclaimReason::is_crash`] returns true for `reason`.
+    /// The first such loss of a job always counts. Later losses count only if the body had begun.
+    /// Before the engine runs a job with an earlier crash, it reports that the body begins. So a
+    /// body without a report cannot have crashed the node.
     fn effect(&self, claim: &HeldClaim<'_>, reason: ReclaimReason) -> ReclaimEffect {
         let beyond_budget = |count| count > self.max_crashes;
-        // A job beyond its crash budget waits to be settled; another loss is not a crash.
+        // A job whose crash budget is used up only waits to be settled. Another loss is no crash.
         let given_up =
             matches!(claim.owner, Owner::Nobody) || claim.crash_count.is_none_or(beyond_budget);
         let before = claim.crash_count.unwrap_or(u32::MAX);
@@ -184,8 +196,7 @@ impl ReclaimRequest {
         let crashed = reason.is_crash() && !given_up && (begun || before == 0);
         let crash_count = before.saturating_add(crashed.into());
         let exhausted = given_up || beyond_budget(crash_count);
-        // A count that cannot be read now can never be read, so a later pass could not decide
-        // either. So the job ends now.
+        // An unreadable count stays unreadable, so no later pass could decide. The job ends now.
         let counts = reason.is_crash() || claim.crash_count.is_none();
         let state = if counts && exhausted {
             JobState::Running
@@ -201,10 +212,10 @@ impl ReclaimRequest {
         }
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`].
+    /// Checks that the limit is from 1 to [`limits::MAX_BATCH`].
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// [`StoreErrorKind::Invalid`] if the limit is 0 or too large.
     pub fn validate(&self) -> Result<(), StoreError> {
         limits::check_limit("limit", self.limit).map_err(|problem| {
             StoreError::new(StoreErrorKind::Invalid, "reclaim").with_source(problem)
@@ -218,25 +229,28 @@ impl Default for ReclaimRequest {
     }
 }
 
-/// The claim of a running job, as the input of [`ReclaimRequest::judge`]. Times are milliseconds.
+/// The claim of a running job, as the input of [`ReclaimRequest::judge`]. Times are in milliseconds
+/// since 1970.
 ///
 /// See [`ReclaimRequest`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldClaim<'a> {
     /// The owner of the claim.
     pub owner: Owner<'a>,
-    /// When the claim was made. `None` if the store does not know this time; the claim then never
-    /// counts as old.
+    /// When the claim was made. `None` if the store does not know this time. Such a claim never
+    /// counts as too old.
     pub claimed_at: Option<i64>,
-    /// When the body last gave a sign of life; `None` if the body has not begun.
+    /// When the body last sent a report; `None` if no report has arrived. The body then counts as
+    /// not begun.
     pub last_report: Option<i64>,
-    /// The timeout of the job. A store passes `None` for an unreadable timeout, so that a damaged
-    /// job does not block the pass.
+    /// The timeout of the job; `None` if the job has no timeout or the store cannot read the
+    /// timeout.
     pub timeout: Option<Duration>,
-    /// The stall timeout of the job. `None` if it is unreadable, as for [`timeout`](Self::timeout).
+    /// The stall timeout of the job; `None` if the job has no stall timeout or the store cannot
+    /// read this timeout.
     pub stall_timeout: Option<Duration>,
-    /// The crash count of the job before this pass. `None` if the store cannot read the count: the
-    /// crash budget then counts as used up, and the job ends as a dead letter.
+    /// The crash count of the job before this pass. `None` if the store cannot read the count. The
+    /// crash budget then counts as used up, and the job becomes a dead letter.
     pub crash_count: Option<u32>,
     /// Whether the job's cancellation was requested.
     pub cancel_requested: bool,
@@ -245,37 +259,39 @@ pub struct HeldClaim<'a> {
 /// The owner of a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
-    /// No owner: an earlier pass gave the claim up.
+    /// No owner. In an earlier pass, the job's crash budget was used up, and the node lost the
+    /// claim.
     Nobody,
-    /// A node without a row.
+    /// A node of which the store has no readable record.
     Unknown {
-        /// When the node of the oldest row started, in milliseconds; `None` if there are no rows.
+        /// The earliest start time of all recorded nodes, in milliseconds since 1970; `None` if no
+        /// node is recorded.
         registry_since: Option<i64>,
     },
-    /// A node with this row.
+    /// A node with this record.
     Known(&'a NodeRecord),
 }
 
-/// The effect of reclaiming a claim; see [`ReclaimRequest::judge`].
+/// The effect of reclaiming a claim on its job; see [`ReclaimRequest::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimEffect {
     /// Why the claim is reclaimed.
     pub reason: ReclaimReason,
     /// The new crash count of the job.
     pub crash_count: u32,
-    /// The new state of the job. `Running` means that the crash budget is used up: the claim then
-    /// has no owner and must be settled as failed.
+    /// The new state of the job. `Running` means that the crash budget is used up. The claim then
+    /// loses its owner and must be settled as failed.
     pub state: JobState,
 }
 
 impl ReclaimEffect {
-    /// Returns whether the crash budget is used up.
+    /// Returns whether the crash budget of the job is used up.
     #[must_use]
     pub const fn is_exhausted(&self) -> bool {
         matches!(self.state, JobState::Running)
     }
 
-    /// Returns the result of the pass for the claim that had the token `lost`.
+    /// Creates the result of the pass for the claim whose token is `lost`.
     #[must_use]
     pub const fn reclaimed(&self, lost: ClaimToken) -> Reclaimed {
         Reclaimed::new(lost, self.reason, self.crash_count, self.is_exhausted())
@@ -286,47 +302,52 @@ impl ReclaimEffect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReclaimReason {
-    /// The node is dead, has no row any more, or was replaced after a restart, and was not
-    /// draining. Counts as a crash.
+    /// The node is dead, has no record any more, or was replaced by a new node with the same label.
+    /// The node was not draining. Counts as a crash.
     OwnerLost,
-    /// The node was draining or had left, and did not give the claim back. This is not a crash: the
-    /// node was asked to end, so its end has nothing to do with the job.
+    /// The node was draining or has left, and did not give the claim back. This is not a crash,
+    /// because the node ended on request and not because of the job.
     OwnerLeft,
     /// The body did not begin in time. This is not a crash.
     NotStarted,
-    /// The body gave no sign of life within the job's stall timeout. Counts as a crash.
+    /// The body sent no report within the job's stall timeout. Counts as a crash.
     Stalled,
-    /// The body ran far beyond the job's timeout. Counts as a crash.
+    /// The body ran far beyond the job's timeout; see [`ReclaimRequest::overdue_after`]. Counts as
+    /// a crash.
     Overdue,
 }
 
 impl ReclaimReason {
-    /// Returns whether the loss counts against the job's crash budget.
+    /// Returns whether the loss of a claim for this reason counts as a crash of its job.
     #[must_use]
     pub const fn is_crash(self) -> bool {
         !matches!(self, Self::OwnerLeft | Self::NotStarted)
     }
 }
 
-/// A claim that was reclaimed.
+/// A claim that a pass has reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reclaimed {
-    /// The token of the lost claim. It names no node if [`exhausted`](Self::exhausted) is true.
+    /// The token of the lost claim. If [`exhausted`](Self::exhausted) is true, the token names no
+    /// node.
     pub token: ClaimToken,
     /// Why the claim was reclaimed.
     pub reason: ReclaimReason,
-    /// The crash count of the job, with this loss.
+    /// The crash count of the job after this loss.
     pub crash_count: u32,
-    /// If false, the token is stale, and the job is pending again, or cancelled if its cancellation
-    /// was requested. If true, the crash budget is used up. The job then stays running without an
-    /// owner, this token is the only valid one, and the caller must settle the claim as failed.
-    /// Until then, every pass returns this claim again.
+    /// Whether the crash budget of the job is used up.
+    ///
+    /// If false, the token is stale. The job is pending again, or cancelled if its cancellation was
+    /// requested.
+    ///
+    /// If true, the job stays running without an owner, and only this token is valid. The caller
+    /// must settle the claim as failed. Until then, every pass returns this claim again.
     pub exhausted: bool,
 }
 
 impl Reclaimed {
-    /// Creates the result for a claim with the token `lost` that was reclaimed for this reason.
+    /// Creates the result for a reclaimed claim whose token was `lost`.
     #[must_use]
     pub const fn new(
         lost: ClaimToken,
@@ -413,7 +434,7 @@ mod tests {
         let lost = |since| request.lost(&claim(unknown(since), Some(1)), 900_000);
         assert_eq!(lost(885_000), None);
         assert_eq!(lost(884_999), Some(ReclaimReason::OwnerLost));
-        // The oldest row is older than `dead_after`, but the claim is not.
+        // The oldest node record is older than `dead_after`, but the claim is not.
         assert_eq!(
             request.lost(&claim(unknown(-900_000), Some(1)), 15_000),
             None

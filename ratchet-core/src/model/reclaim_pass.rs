@@ -3,11 +3,11 @@
 use crate::id::JobId;
 use crate::model::ReclaimRequest;
 
-/// Selects the lost claims that one pass reclaims, up to its limit.
+/// Selects the lost claims that one pass reclaims, up to the limit of the pass.
 ///
-/// Claims with an owner are selected before claims that earlier passes gave up. Every pass finds
-/// the given-up claims again until they are settled. Otherwise they could fill every pass and block
-/// all other claims.
+/// Claims with an owner are selected first. A claim without an owner was given up by an earlier
+/// pass, and every pass finds it again until it is settled. If such claims were selected first,
+/// they could fill every pass and block all other claims.
 #[derive(Clone, Debug)]
 pub struct ReclaimPass<T> {
     limit: usize,
@@ -16,7 +16,7 @@ pub struct ReclaimPass<T> {
 }
 
 impl<T> ReclaimPass<T> {
-    /// Begins the selection for a pass with this limit.
+    /// Begins a selection of at most `limit` claims.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self {
@@ -26,19 +26,20 @@ impl<T> ReclaimPass<T> {
         }
     }
 
-    /// Begins the selection for this request.
+    /// Begins a selection with the limit of this request.
     #[must_use]
     pub const fn of(request: &ReclaimRequest) -> Self {
         Self::new(request.limit)
     }
 
-    /// Returns whether claims of jobs with greater ids can no longer be selected.
+    /// Returns whether claims with an owner already fill the limit. If claims are added in order of
+    /// job id, no later claim can then be selected.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.owned.len() >= self.limit
     }
 
-    /// Adds a lost claim of this job.
+    /// Adds a lost claim of this job to the candidates for the selection.
     pub fn add(&mut self, job: JobId, has_owner: bool, claim: T) {
         let claims = if has_owner {
             &mut self.owned
@@ -48,8 +49,9 @@ impl<T> ReclaimPass<T> {
         claims.push((job, claim));
     }
 
-    /// Returns the selected claims in order of their jobs' ids. Claims with an owner are selected
-    /// first, then claims without one, each by lowest job id, up to the limit in total.
+    /// Returns the selected claims, ordered by job id. Claims with an owner are selected first,
+    /// then claims without an owner, until the limit is reached. Within each group, the claims with
+    /// the lowest job ids are selected first.
     #[must_use]
     pub fn chosen(mut self) -> Vec<T> {
         for claims in [&mut self.owned, &mut self.given_up] {

@@ -9,7 +9,7 @@ use crate::model::{JobSpec, SignalRecord};
 use crate::state::JobState;
 use crate::time::Timestamp;
 
-/// A stored job, as an operator sees it. All times are of the database's clock.
+/// A stored job with its current state. All times are from the database's clock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,43 +27,45 @@ use crate::time::Timestamp;
 pub struct JobRecord {
     /// The id of the job.
     pub id: JobId,
-    /// The specification of the job, fixed at the enqueue.
+    /// The specification of the job, as it was enqueued.
     pub spec: JobSpec,
     /// The state of the job.
     pub state: JobState,
-    /// When the job is, or was, due.
+    /// The due time of the job: the earliest time at which a node may claim the job.
     pub run_at: Timestamp,
     /// When the job was enqueued.
     pub created_at: Timestamp,
     /// When the job reached a terminal state; `None` before that.
     pub finished_at: Option<Timestamp>,
-    /// The number of attempts so far: bodies that ended, except those that snoozed.
+    /// The number of attempts since the job was enqueued or requeued. A body that succeeds, fails
+    /// or is cancelled counts as an attempt. A body that snoozes does not.
     pub attempts: u32,
-    /// The number of crashes since the job was enqueued or requeued: lost claims that [count as
-    /// crashes](super::ReclaimReason::is_crash).
+    /// The number of crashes since the job was enqueued or requeued.
+    /// [`ReclaimReason::is_crash`](super::ReclaimReason::is_crash) defines which lost claims count
+    /// as crashes.
     pub crash_count: u32,
-    /// How many times the job was claimed.
+    /// The number of times that the job was claimed.
     pub claim_seq: u64,
-    /// The node that holds the claim, while the job runs.
+    /// The node that holds the job's claim; `None` if no node holds the claim.
     pub node: Option<NodeId>,
-    /// When the job was claimed, while it runs.
+    /// When the current claim was made; `None` if the job is not running.
     pub claimed_at: Option<Timestamp>,
-    /// Whether the job runs and its cancellation was requested.
+    /// Whether the job is running and its cancellation was requested.
     pub cancel_requested: bool,
-    /// The progress that the body last reported.
+    /// The latest progress that the body reported.
     pub progress: Option<Progress>,
-    /// The checkpoint from which the next attempt starts.
+    /// The latest checkpoint of the body. The next attempt starts from this checkpoint.
     pub checkpoint: Option<Json>,
-    /// The result of the body.
+    /// The result that the body returned, if any.
     pub result: Option<Json>,
     /// The error of the last failed attempt.
     pub last_error: Option<String>,
-    /// The wait for a signal, if the job has one.
+    /// The state of the job's wait for a signal; `None` if the job waits for no signal.
     pub signal: Option<SignalRecord>,
 }
 
 impl JobRecord {
-    /// Creates the record of a pending job that was never claimed; set the other fields directly.
+    /// Creates the record of a pending job that was never claimed. Set the other fields directly.
     #[must_use]
     pub const fn new(id: JobId, spec: JobSpec, run_at: Timestamp, created_at: Timestamp) -> Self {
         Self {
@@ -87,8 +89,8 @@ impl JobRecord {
         }
     }
 
-    /// Removes the parts that may be large. The payload and the payload of a delivered signal
-    /// become `null`; the checkpoint and the result become `None`.
+    /// Removes data that may be large. The payload of the job and the payload of a delivered signal
+    /// become `null`. The checkpoint and the result become `None`.
     #[must_use]
     pub fn outline(mut self) -> Self {
         self.spec.payload = Json::null();
@@ -115,13 +117,13 @@ impl JobRecord {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The percentage, 0 to 100.
+    /// The completed part of the work in percent, 0 to 100.
     pub percent: u8,
     /// A message for operators.
     pub message: String,
 }
 
-/// One ended claim in a job's history.
+/// An entry in a job's history: one claim that has ended.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -137,15 +139,15 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// The number of the claim.
+    /// The sequence number of the claim. The first claim of a job has the number 1.
     pub seq: u64,
-    /// The node that held the claim.
+    /// The node that held the claim; `None` if the claim had no owner when it ended.
     pub node: Option<NodeId>,
     /// When the claim was made.
     pub claimed_at: Timestamp,
     /// When the claim ended.
     pub ended_at: Timestamp,
-    /// How long the body ran, as the node measured it; `None` if no body ran to its end.
+    /// The running time of the body, measured by the node; `None` if no body ran to its end.
     pub ran_for: Option<Duration>,
     /// How the claim ended.
     pub outcome: AttemptOutcome,
@@ -154,7 +156,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Creates the entry of an ended claim. Set `ran_for` and `error` directly.
+    /// Creates the history entry of an ended claim. Set the fields `ran_for` and `error` directly.
     #[must_use]
     pub const fn new(
         seq: u64,
@@ -194,19 +196,19 @@ impl Attempt {
 pub enum AttemptOutcome {
     /// The body succeeded.
     Succeeded = 0,
-    /// The attempt failed and was to be retried.
+    /// The attempt failed, and the job was to be retried.
     Retried = 1,
-    /// The attempt failed and was not to be retried.
+    /// The attempt failed, and the job was not to be retried.
     Failed = 2,
-    /// The body asked to be run later.
+    /// The body asked to be run again later.
     Snoozed = 3,
-    /// The node gave the claim back.
+    /// The node gave the claim back. This did not count as an attempt.
     Released = 4,
     /// The job was cancelled.
     Cancelled = 5,
-    /// The claim was taken away from the node.
+    /// The claim was reclaimed, because the node or the body had stopped.
     Lost = 6,
-    /// The node gave the claim back because the store's reply with the claim never reached the
+    /// The node gave the claim back, because the store's reply with the claim never reached the
     /// node.
     Undelivered = 7,
 }
@@ -223,7 +225,7 @@ impl AttemptOutcome {
         Self::Undelivered,
     ];
 
-    /// Returns the number that stores keep for the outcome.
+    /// Returns the number with which stores save the outcome.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8

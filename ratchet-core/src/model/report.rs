@@ -7,13 +7,13 @@ use crate::id::ClaimToken;
 use crate::json::Json;
 use crate::limits::{self, MAX_MESSAGE_BYTES, MAX_RESULT_BYTES};
 
-/// A report of a running body about its claim.
+/// A report of a running body: its progress, a checkpoint or a sign of life.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The claim.
+    /// The token of the claim for which the body runs.
     pub token: ClaimToken,
-    /// The content.
+    /// The content of the report.
     pub kind: ReportKind,
 }
 
@@ -21,7 +21,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReportKind {
-    /// The body runs.
+    /// The body is running. This report has no other content.
     Alive,
     /// The progress of the body.
     Progress {
@@ -35,13 +35,13 @@ pub enum ReportKind {
 }
 
 impl Report {
-    /// Creates a report on the claim with this token.
+    /// Creates a report about the claim with this token.
     #[must_use]
     pub const fn new(token: ClaimToken, kind: ReportKind) -> Self {
         Self { token, kind }
     }
 
-    /// Returns the parts of a batch that a store must keep: the last progress and the last
+    /// Returns the data of a batch that a store must save: the last progress and the last
     /// checkpoint of each claim.
     #[must_use]
     pub fn last_of_each(batch: &[Self]) -> BTreeMap<ClaimToken, LastReport<'_>> {
@@ -59,8 +59,10 @@ impl Report {
         last
     }
 
-    /// Returns the outcome of each report of a batch, in order. `held` returns `None` if the node
-    /// no longer holds the claim, otherwise whether the cancellation of its job was requested.
+    /// Returns the outcome of each report of a batch, in order.
+    ///
+    /// `held` returns whether the cancellation of the claim's job was requested. It returns `None`
+    /// if the node no longer holds the claim.
     #[must_use]
     pub fn answers(batch: &[Self], held: impl Fn(ClaimToken) -> Option<bool>) -> Vec<Reported> {
         let answer = |report: &Self| match held(report.token) {
@@ -70,7 +72,7 @@ impl Report {
         batch.iter().map(answer).collect()
     }
 
-    /// Refuses a report that cannot be stored.
+    /// Checks that the report can be stored.
     ///
     /// # Errors
     /// [`InvalidInput`] if the percentage is above 100, the message has a NUL or is longer than
@@ -107,13 +109,13 @@ impl Report {
     }
 }
 
-/// The last report of each kind on one claim.
+/// The last progress and the last checkpoint that a batch reports for one claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LastReport<'a> {
-    /// The percentage and the message of the last progress.
+    /// The percentage and the message of the last progress report.
     pub progress: Option<(u8, &'a str)>,
-    /// The last checkpoint.
+    /// The last reported checkpoint.
     pub checkpoint: Option<&'a Json>,
 }
 

@@ -3,15 +3,15 @@
 use crate::error::InvalidInput;
 use crate::model::JobRecord;
 
-/// Collects the readable parts of a damaged stored job, because an operator must be able to see the
-/// job. Remembers the first problem.
+/// Collects the readable parts of a damaged stored job, so that an operator can see the job. Also
+/// keeps the first problem found.
 #[derive(Debug, Default)]
 pub struct Salvage {
     problem: Option<InvalidInput>,
 }
 
 impl Salvage {
-    /// Returns what was read, or `default` if that failed.
+    /// Returns the value that was read, or `default` if the value could not be read.
     pub fn keep<T>(&mut self, read: Result<T, InvalidInput>, default: T) -> T {
         read.unwrap_or_else(|problem| {
             self.problem.get_or_insert(problem);
@@ -19,7 +19,7 @@ impl Salvage {
         })
     }
 
-    /// Puts the first problem into the last error of the job, unless the job already has a last
+    /// Sets the job's last error to the first problem found, unless the job already has a last
     /// error.
     pub fn finish(self, job: &mut JobRecord) {
         if job.last_error.is_none() {

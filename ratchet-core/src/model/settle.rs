@@ -40,27 +40,29 @@ pub enum Outcome {
         /// The reason for the failure.
         error: String,
     },
-    /// The attempt failed and is not retried: the job is a dead letter.
+    /// The attempt failed and is not retried. The job becomes a dead letter.
     Failed {
         /// The reason for the failure.
         error: String,
     },
-    /// The body asked to be run later. This does not count as an attempt.
+    /// The body asked to be run again later. This does not count as an attempt.
     Snoozed {
         /// The delay until the job is due again.
         delay: Duration,
     },
-    /// The claim is given back unused: no attempt is counted, and the job keeps its place in the
-    /// claim order.
+    /// The node gives the claim back. This does not count as an attempt. The job keeps its position
+    /// in the claim order.
     Released,
-    /// The claim is given back because the store's reply with the claim never reached the node.
-    /// This has the same effect as [`Released`](Self::Released), but another entry in the history.
+    /// The node gives the claim back, because the store's reply with the claim never reached the
+    /// node. The effect is the same as that of [`Released`](Self::Released), except for the outcome
+    /// in the job's history.
     Undelivered,
-    /// The body ended because the job was cancelled, or the body itself asked for the cancellation.
+    /// The job is cancelled, because its cancellation was requested or because the body itself
+    /// asked for the cancellation.
     Cancelled,
 }
 
-/// A request to end one claim, with its outcome.
+/// A request to settle one claim: to end the claim and to store its outcome.
 ///
 /// ```
 /// use ratchet::{Claim, NodeHook, Settlement};
@@ -78,20 +80,20 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settlement {
-    /// The claim.
+    /// The token of the claim that ends.
     pub token: ClaimToken,
     /// How the claim ended.
     pub outcome: Outcome,
-    /// How long the body ran, by the node's monotonic clock; `None` if no body ran. The store keeps
-    /// this time in the history.
+    /// The running time of the body, measured by the node's monotonic clock; `None` if no body ran.
+    /// The store saves this time in the job's history.
     pub ran_for: Option<Duration>,
     /// Whether the end of the claim counts as an attempt.
     counts_attempt: bool,
 }
 
 impl Settlement {
-    /// Creates the settlement of the claim with this token. Error texts are made storable
-    /// ([`storable_error`]).
+    /// Creates the settlement of the claim with this token. [`storable_error`] prepares the error
+    /// text of the outcome for storage.
     #[must_use]
     pub fn new(token: ClaimToken, outcome: Outcome) -> Self {
         let outcome = match outcome {
@@ -116,32 +118,32 @@ impl Settlement {
         }
     }
 
-    /// Creates the settlement of a job that cannot be read: a dead letter without an attempt, with
-    /// the problem as its error.
+    /// Creates the settlement of a job that cannot be read. The job becomes a dead letter with this
+    /// problem as its error. This does not count as an attempt.
     #[must_use]
     pub fn unreadable(token: ClaimToken, problem: &InvalidInput) -> Self {
         let error = problem.of_stored_job();
         Self::new(token, Outcome::Failed { error }).without_attempt()
     }
 
-    /// Sets how long the body ran.
+    /// Sets the running time of the body.
     #[must_use]
     pub fn ran_for(mut self, duration: Duration) -> Self {
         self.ran_for = Some(whole_millis(duration));
         self
     }
 
-    /// Makes the settlement count no attempt. Use it for jobs whose body never ran.
+    /// Sets that the end of the claim does not count as an attempt. Use this method if no body ran.
     #[must_use]
     pub const fn without_attempt(mut self) -> Self {
         self.counts_attempt = false;
         self
     }
 
-    /// Returns the changes to the job. Every store applies exactly these.
+    /// Returns the changes to the job. Every store applies exactly these changes.
     ///
-    /// A job whose cancellation was requested ends `Cancelled` and without a result, whatever the
-    /// outcome of its body.
+    /// If the cancellation of the job was requested, the job always ends as `Cancelled` and without
+    /// a result, even if its body succeeded or failed.
     #[must_use]
     pub fn effect(&self, cancel_requested: bool) -> Effect<'_> {
         let effect = |state, record| Effect {
@@ -177,11 +179,13 @@ impl Settlement {
         }
     }
 
-    /// Divides the batch into turns, none of which contains a job twice, and returns the indexes of
-    /// the settlements of each turn. Nearly always, one turn contains the whole batch.
+    /// Divides the batch into groups, called turns, and returns the indexes of the settlements in
+    /// each turn. A turn has at most one settlement of each job. Nearly always, one turn contains
+    /// the whole batch.
     ///
-    /// This is for stores that settle many jobs with one statement, which can end only one claim
-    /// per job. If a batch has several settlements of a job, the turns keep their order.
+    /// Stores need turns if they settle many jobs with one statement. Such a statement can end only
+    /// one claim per job. If a batch has several settlements of a job, earlier turns contain the
+    /// earlier ones.
     #[must_use]
     pub fn turns(batch: &[Self]) -> Vec<Vec<usize>> {
         let mut turns: Vec<Vec<usize>> = Vec::new();
@@ -217,16 +221,16 @@ impl Settlement {
     }
 }
 
-/// The due time of a job that becomes pending again.
+/// The new due time of a job that becomes pending again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NextRun {
     /// The due time stays the same.
     Unchanged,
-    /// The job is due this long after now, by the database's clock.
+    /// The job becomes due after this delay, which begins now by the database's clock.
     In(Duration),
 }
 
-/// The changes of a settlement; see [`Settlement::effect`].
+/// The changes that a settlement makes to its job; see [`Settlement::effect`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -245,24 +249,24 @@ pub enum NextRun {
 pub struct Effect<'a> {
     /// The job's new state.
     pub state: JobState,
-    /// The job's new due time, if the job is pending again.
+    /// The job's new due time, if the job becomes pending again.
     pub next_run: NextRun,
     /// 1 if the end of the claim counts as an attempt, otherwise 0.
     pub attempts_added: u32,
-    /// The new last error; `None` keeps the old one.
+    /// The job's new last error; `None` keeps the previous error.
     pub error: Option<&'a str>,
-    /// The result to store; `None` if there is none.
+    /// The result to store; `None` if the job has no result.
     pub result: Option<&'a Json>,
     /// The outcome to write into the job's history.
     pub record: AttemptOutcome,
 }
 
-/// The outcome of a write that carries a claim token or a fence.
+/// The outcome of a write that takes effect only if its claim token or fence is current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fenced {
     /// The write took effect.
     Applied,
-    /// The token was no longer the current one; nothing changed.
+    /// The claim token or fence was not current any more; nothing changed.
     Stale,
 }
 

@@ -25,9 +25,9 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalWait {
-    /// The name of the signal. Several jobs may wait for the same name.
+    /// The name of the signal. Several jobs may wait for a signal with the same name.
     pub key: Name,
-    /// How long after the enqueue or requeue the signal may be delivered.
+    /// The maximum time from the enqueue or requeue of the job to the delivery of the signal.
     pub timeout: Duration,
 }
 
@@ -38,7 +38,7 @@ impl SignalWait {
         Self { key, timeout }
     }
 
-    /// Returns the last error of a job whose signal did not come in time.
+    /// Returns the text that becomes the last error of a job whose signal did not arrive in time.
     #[must_use]
     pub fn missed(&self) -> String {
         format!(
@@ -60,14 +60,15 @@ impl SignalWait {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SignalRecord {
-    /// The deadline, by the database's clock. A signal at exactly this time is too late.
+    /// The deadline of the wait, by the database's clock. A signal that arrives at exactly this
+    /// time is too late.
     pub deadline: Timestamp,
-    /// The delivered signal; `None` if none was delivered yet.
+    /// The delivered signal; `None` if no signal was delivered yet.
     pub delivered: Option<Delivery>,
 }
 
 impl SignalRecord {
-    /// Creates the record of a wait with this deadline, for a signal that was not delivered yet.
+    /// Creates the record of a wait with this deadline. The signal is not delivered yet.
     #[must_use]
     pub const fn new(deadline: Timestamp) -> Self {
         Self {
@@ -76,7 +77,7 @@ impl SignalRecord {
         }
     }
 
-    /// Adds the delivered signal.
+    /// Adds the signal that was delivered at the time `at` with this payload.
     #[must_use]
     pub fn delivered(mut self, at: Timestamp, payload: Json) -> Self {
         self.delivered = Some(Delivery { at, payload });
@@ -84,7 +85,7 @@ impl SignalRecord {
     }
 }
 
-/// A delivered signal.
+/// A signal that was delivered to a job.
 ///
 /// ```
 /// # use ratchet::{BoxError, Client, JobId};
@@ -105,23 +106,23 @@ pub struct Delivery {
     pub payload: Json,
 }
 
-/// The jobs that a signal is sent to.
+/// The jobs to which a signal is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignalTarget {
     /// Every job that currently waits for a signal of this name.
     Key(Name),
-    /// This job, whatever the name of its signal.
+    /// This job, if it currently waits for a signal of any name.
     Job(JobId),
 }
 
-/// A signal to be delivered.
+/// A signal to deliver to waiting jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signal {
-    /// The jobs that the signal is sent to.
+    /// The jobs to which the signal is sent.
     pub target: SignalTarget,
-    /// The payload, which the job can read when it runs. Up to 64 KiB of JSON.
+    /// The payload, which the job can read when it runs. At most 64 KiB of JSON.
     pub payload: Json,
 }
 
@@ -132,10 +133,10 @@ impl Signal {
         Self { target, payload }
     }
 
-    /// Refuses a payload of more than [`MAX_RESULT_BYTES`].
+    /// Checks that the payload is not larger than [`MAX_RESULT_BYTES`].
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// [`StoreErrorKind::Invalid`] if the payload is too large.
     pub fn validate(&self) -> Result<(), StoreError> {
         self.payload
             .check_size("payload", MAX_RESULT_BYTES)
@@ -160,15 +161,20 @@ impl Signal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivered {
-    /// The signal was delivered to these jobs, in order of id, and to no others.
+    /// The signal was delivered to exactly these jobs, in order of their ids.
     To(Vec<JobId>),
-    /// The job already received its signal; or no job waits for the name any more, and at least one
-    /// stored job received a signal of this name. Nothing changed.
+    /// The signal was delivered earlier; nothing changed now.
+    ///
+    /// If the target is a job, that job already has its signal. If the target is a name, no job
+    /// waits for this name any more, and at least one stored job has received a signal with this
+    /// name.
     Already,
-    /// The job is in this state and waits for no signal: it never did, it has ended, or the
-    /// deadline has passed.
+    /// The target job is in this state and waits for no signal. Either the job never waited, or it
+    /// has ended, or the deadline of its wait has passed.
     NotWaiting(JobState),
-    /// There is no such job; or no job waits for the name, and no stored job received a signal of
-    /// this name.
+    /// The signal has no recipient.
+    ///
+    /// If the target is a job, that job does not exist. If the target is a name, no job waits for
+    /// this name, and no stored job has received a signal with this name.
     NotFound,
 }

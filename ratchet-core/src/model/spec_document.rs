@@ -15,7 +15,8 @@ use crate::route::Route;
 use crate::time::{duration_millis, from_millis, to_millis};
 use crate::trace::TraceContext;
 
-/// A [`JobSpec`] in JSON. A missing field has its default, so older documents stay readable.
+/// The JSON form of a [`JobSpec`]. A missing optional field gets its default value, so documents of
+/// earlier versions stay readable.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SpecDocument {
     queue: String,
@@ -148,6 +149,8 @@ impl SpecDocument {
         }
     }
 
+    /// Converts the document into a [`JobSpec`].
+    ///
     /// # Errors
     /// [`InvalidInput`] naming the invalid part.
     pub(super) fn into_spec(self) -> Result<JobSpec, InvalidInput> {

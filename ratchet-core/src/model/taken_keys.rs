@@ -6,7 +6,7 @@ use super::{Enqueued, NewJob};
 use crate::id::JobId;
 use crate::name::Name;
 
-/// The ids and keys of an enqueue that stored jobs already have.
+/// The job ids and keys that an enqueue call contains and that stored jobs already use.
 ///
 /// ```
 /// use ratchet_core::model::{Enqueued, TakenKeys};
@@ -28,27 +28,27 @@ pub struct TakenKeys<'a> {
 }
 
 impl<'a> TakenKeys<'a> {
-    /// Records that a job of the enqueue is already stored.
+    /// Records that this job of the enqueue call is already stored.
     pub fn stored(&mut self, job: JobId) {
         self.stored.insert(job);
     }
 
-    /// Records the first job that was enqueued with this idempotency key.
+    /// Records that `first` was the first job with this idempotency key.
     pub fn idempotency_key(&mut self, key: &'a str, first: JobId) {
         self.idempotency_keys.insert(key, first);
     }
 
-    /// Records the unfinished job that has this unique key.
+    /// Records that the unfinished job `holder` has this unique key.
     pub fn unique_key(&mut self, key: &'a str, holder: JobId) {
         self.unique_keys.insert(key, holder);
     }
 
-    /// Returns the answer for each job of the enqueue, and the indexes of the jobs that the store
-    /// has to store, in order.
+    /// Returns the answer for each job of the enqueue call, in order, and the indexes of the jobs
+    /// that the store must add.
     ///
-    /// If a job is already stored, an earlier try of the same call created it, so its answer is
-    /// `Created`. The keys of a new job are taken for the jobs after it. `[keys.idempotency]`
-    /// `[keys.unique]` `[enqueue.repeat]`
+    /// If a job is already stored, an earlier attempt of the same call stored it. The answer for
+    /// such a job is `Created`. Once a new job has a key, a later job of the call with the same key
+    /// is a duplicate. `[keys.idempotency]` `[keys.unique]` `[enqueue.repeat]`
     #[must_use]
     pub fn resolve(mut self, jobs: &'a [NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
         let mut answers = Vec::with_capacity(jobs.len());

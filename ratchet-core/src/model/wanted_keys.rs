@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::id::JobId;
 use crate::state::{JobAction, JobState, Response};
 
-/// The unique keys that the jobs of a [`Requeue`](JobAction::Requeue) must get back.
+/// The unique keys that jobs must get back when they are [requeued](JobAction::Requeue).
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -23,8 +23,10 @@ use crate::state::{JobAction, JobState, Response};
 pub struct WantedKeys<'a>(Vec<(&'a str, JobId)>);
 
 impl<'a> WantedKeys<'a> {
-    /// Adds the unique key that a job lost when it ended, if the job can be requeued in this state.
-    /// Call it for the jobs in the order of the request.
+    /// Adds the unique key `key` that `job` lost when the job ended. Does nothing if a job in this
+    /// state cannot be requeued.
+    ///
+    /// Call this method for the jobs in the order of the request.
     pub fn want(&mut self, job: JobId, state: JobState, key: Option<&'a str>) {
         if state.respond(JobAction::Requeue) != Response::Refuse {
             self.0.extend(key.map(|key| (key, job)));
@@ -43,13 +45,16 @@ impl<'a> WantedKeys<'a> {
         self.0.iter().map(|(key, _)| *key).collect()
     }
 
-    /// Returns the jobs that need the [keys](Self::keys), in the same order.
+    /// Returns the jobs that need these keys, in the order of [`keys`](Self::keys).
     pub fn jobs(&self) -> impl Iterator<Item = JobId> {
         self.0.iter().map(|(_, job)| *job)
     }
 
-    /// Returns the jobs that do not get their key, each with the unfinished job that has the key.
-    /// If several jobs need the same free key, the first one gets it. `[requeue.key]`
+    /// Returns the jobs that do not get their unique key back. For each of them, also returns the
+    /// job that has the key.
+    ///
+    /// `holders` contains the unfinished job that has the key, for each key in use. If several jobs
+    /// need the same free key, the first one gets the key. `[requeue.key]`
     #[must_use]
     pub fn refused(self, holders: &HashMap<String, JobId>) -> HashMap<JobId, JobId> {
         let mut taken: HashMap<&str, JobId> = HashMap::new();

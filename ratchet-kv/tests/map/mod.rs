@@ -1,39 +1,69 @@
 //! A key-value engine in memory.
 
+pub(crate) mod fixture;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use ratchet_core::Result;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::store::StoreInfo;
+use ratchet_core::{Result, StoreError, StoreErrorKind};
 use ratchet_kv::{Access, Engine, Entry, Order, Transaction};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::OwnedMutexGuard;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An engine with one transaction at a time.
+/// An engine whose transactions read a snapshot. It has one writer at a time, or it is optimistic:
+/// then a commit fails if another transaction was committed since the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct MapEngine {
-    map: Arc<Mutex<Map>>,
+    committed: Arc<Mutex<Committed>>,
+    /// Held by the transaction that may write. `None` if the engine is optimistic.
+    writer: Option<Arc<tokio::sync::Mutex<()>>>,
     clock: ManualClock,
+}
+
+#[derive(Debug, Default)]
+struct Committed {
+    map: Map,
+    /// The number of commits.
+    version: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct MapTransaction {
-    map: OwnedMutexGuard<Map>,
-    changed: Map,
+    committed: Arc<Mutex<Committed>>,
+    map: Map,
+    /// The version of the snapshot.
+    version: u64,
+    access: Access,
     now: i64,
+    _writer: Option<OwnedMutexGuard<()>>,
 }
 
 impl MapEngine {
+    /// Creates an engine with one writer at a time.
     pub(crate) fn new(clock: ManualClock) -> Self {
         Self {
-            map: Arc::default(),
+            writer: Some(Arc::default()),
+            ..Self::optimistic(clock)
+        }
+    }
+
+    /// Creates an engine that finds conflicts at the commit.
+    pub(crate) fn optimistic(clock: ManualClock) -> Self {
+        Self {
+            committed: Arc::default(),
+            writer: None,
             clock,
         }
     }
+}
+
+fn lock(committed: &Mutex<Committed>) -> MutexGuard<'_, Committed> {
+    committed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -47,13 +77,26 @@ impl Engine for MapEngine {
         }
     }
 
-    async fn begin(&self, _: Access) -> Result<MapTransaction> {
-        let map = Arc::clone(&self.map).lock_owned().await;
-        Ok(MapTransaction {
-            changed: map.clone(),
+    async fn begin(&self, access: Access) -> Result<MapTransaction> {
+        let writer = match (&self.writer, access) {
+            (Some(writer), Access::Write) => Some(Arc::clone(writer).lock_owned().await),
+            _ => None,
+        };
+        let (map, version) = {
+            let committed = lock(&self.committed);
+            (committed.map.clone(), committed.version)
+        };
+        let transaction = MapTransaction {
+            committed: Arc::clone(&self.committed),
             map,
+            version,
+            access,
             now: self.clock.now_millis(),
-        })
+            _writer: writer,
+        };
+        // Others may commit between the snapshot and the commit, as on a real engine.
+        tokio::task::yield_now().await;
+        Ok(transaction)
     }
 }
 
@@ -64,7 +107,7 @@ impl Transaction for MapTransaction {
     }
 
     async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.changed.get(key).cloned())
+        Ok(self.map.get(key).cloned())
     }
 
     async fn range(
@@ -73,7 +116,7 @@ impl Transaction for MapTransaction {
         order: Order,
         limit: usize,
     ) -> Result<Vec<Entry>> {
-        let entries = self.changed.range(keys);
+        let entries = self.map.range(keys);
         let entry = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
         Ok(match order {
             Order::Ascending => entries.map(entry).take(limit).collect(),
@@ -82,17 +125,25 @@ impl Transaction for MapTransaction {
     }
 
     async fn put(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
-        self.changed.insert(key, value);
+        self.map.insert(key, value);
         Ok(())
     }
 
     async fn remove(&mut self, key: Vec<u8>) -> Result<()> {
-        self.changed.remove(&key);
+        self.map.remove(&key);
         Ok(())
     }
 
-    async fn commit(mut self) -> Result<()> {
-        *self.map = self.changed;
+    async fn commit(self) -> Result<()> {
+        if self.access == Access::Read {
+            return Ok(());
+        }
+        let mut committed = lock(&self.committed);
+        if committed.version != self.version {
+            return Err(StoreError::new(StoreErrorKind::Contention, "commit"));
+        }
+        committed.map = self.map;
+        committed.version += 1;
         Ok(())
     }
 }

@@ -9,11 +9,12 @@ use crate::name::Name;
 use crate::schedule::{Misfire, Overlap, Schedule};
 use crate::time::{self, Timestamp};
 
-/// A job that runs repeatedly. It is created by [`cron`](Self::cron) or [`every`](Self::every),
-/// then completed by the builder methods. It needs at least a job and a name.
+/// The definition of a recurring job. Create a definition with [`cron`](Self::cron) or
+/// [`every`](Self::every), then complete it with the builder methods. A job and a name are
+/// required.
 ///
-/// The setters never fail. A problem is reported when the definition is stored or the node is
-/// built; nothing is stored then.
+/// The setters never fail. An invalid value is reported when the definition is stored or the node
+/// is built. Nothing is stored in this case.
 ///
 /// ```
 /// use ratchet::{Misfire, Overlap};
@@ -40,20 +41,21 @@ pub struct Recurring {
 }
 
 impl Recurring {
-    /// Creates a definition that runs at the times that match a cron expression of 5 to 7 fields;
-    /// see [`Schedule::cron`]. The times are in UTC unless a [`zone`](Self::zone) is set.
+    /// Creates a definition with a cron schedule. The expression has 5 to 7 fields; see
+    /// [`Schedule::cron`]. The times are in UTC unless a [`zone`](Self::zone) is set.
     pub fn cron(expression: &str) -> Self {
         Self::on(Schedule::cron(expression, Schedule::DEFAULT_ZONE))
     }
 
-    /// Creates a definition that runs at this interval, at least one second. Slots are counted from
-    /// [`starts_at`](Self::starts_at), which is the first slot, or else from the creation of the
-    /// definition.
+    /// Creates a definition with a fixed interval of at least one second between slots.
+    ///
+    /// If [`starts_at`](Self::starts_at) is set, this time is the first slot. Otherwise the
+    /// intervals are counted from the creation of the definition.
     pub fn every(interval: Duration) -> Self {
         Self::on(Schedule::every(interval))
     }
 
-    /// Creates a definition that runs on this schedule.
+    /// Creates a definition with this schedule.
     pub fn schedule(schedule: Schedule) -> Self {
         Self::on(Ok(schedule))
     }
@@ -70,60 +72,61 @@ impl Recurring {
         }
     }
 
-    /// Sets the time zone in which the cron expression is matched: a name of the IANA database,
-    /// such as `Europe/Berlin`.
+    /// Sets the time zone of the cron expression: a name from the IANA time zone database, such as
+    /// `Europe/Berlin`.
     pub fn zone(mut self, zone: &str) -> Self {
         self.schedule = self.schedule.and_then(|schedule| schedule.in_zone(zone));
         self
     }
 
-    /// Sets the job: for each slot, a job like this one is enqueued, due at the time of the slot.
-    /// The job may have no key, lane, trace, due time, parent, batch or signal.
+    /// Sets the job that runs. For each slot, a copy of `job` is enqueued, which is due at the time
+    /// of the slot.
+    ///
+    /// `job` itself must have no key, lane, trace, due time, parent, batch or signal.
     pub fn job(mut self, job: NewJob) -> Self {
         self.job = Some(job);
         self
     }
 
-    /// Sets the name, which must be unique among all definitions.
+    /// Sets the name that identifies the definition in the store.
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Returns the name that was set, checked or not.
+    /// Returns the name that was set, which may be invalid.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Sets what happens to missed slots. By default, the oldest runs.
+    /// Sets the policy for missed slots. By default, only the oldest missed slot runs.
     pub const fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
         self
     }
 
-    /// Sets whether the job of a slot may run at the same time as one of an earlier slot. By
-    /// default, it may.
+    /// Sets whether the jobs of different slots may run at the same time. By default, they may.
     pub const fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// Sets the time before which there are no slots.
+    /// Sets the start time of the schedule. There are no slots before this time.
     pub const fn starts_at(mut self, at: Timestamp) -> Self {
         self.starts_at = Some(at);
         self
     }
 
-    /// Sets the time after which there are no slots.
+    /// Sets the end time of the schedule. There are no slots after this time.
     pub const fn ends_at(mut self, at: Timestamp) -> Self {
         self.ends_at = Some(at);
         self
     }
 
-    /// Checks the whole definition.
+    /// Checks the whole definition and returns it in its checked form.
     ///
     /// # Errors
-    /// The first [`InvalidInput`], naming the field.
+    /// The first [`InvalidInput`] found, which names the invalid field.
     pub fn check(self) -> Result<Definition, InvalidInput> {
         let missing = |field| InvalidInput::new(field, "is missing");
         let name = Name::new("name", self.name.ok_or_else(|| missing("name"))?)?;
@@ -144,7 +147,7 @@ fn whole(at: Timestamp) -> Timestamp {
     time::from_millis(time::to_millis(at))
 }
 
-/// Returns the spec that all jobs of the definition share.
+/// Returns the specification that all jobs of the definition share.
 fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
     job.validate()?;
     if job.due() != RunAt::Now {
@@ -153,12 +156,12 @@ fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
     Ok(job.spec().clone())
 }
 
-/// Returns the error for a field that the jobs of a definition cannot share.
+/// Returns the error for a field that the job of a recurring definition must not set.
 fn refused(field: &'static str) -> InvalidInput {
     InvalidInput::new(field, "cannot be set on the job of a recurring definition")
 }
 
-/// A recurring definition that [`Recurring::check`] has checked.
+/// A recurring definition that [`Recurring::check`] has found valid.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -180,11 +183,12 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The prefix of the unique keys of jobs whose slots must not [overlap](Overlap::Skip). The
-    /// name of the definition follows it.
+    /// The prefix of the unique keys that jobs get under [`Overlap::Skip`]. After the prefix, the
+    /// key contains the name of the definition.
     pub const KEY_PREFIX: &'static str = "recurring/";
 
-    /// The maximum length of a name in bytes. With the prefix, the name must be a valid key.
+    /// The maximum length of a definition's name, in bytes. With [`KEY_PREFIX`](Self::KEY_PREFIX)
+    /// in front of it, the name must still be a valid unique key.
     pub const MAX_NAME_BYTES: usize = Name::MAX_BYTES - Self::KEY_PREFIX.len();
 
     /// Returns the name of the definition.
@@ -193,7 +197,7 @@ impl Definition {
         &self.name
     }
 
-    /// Returns the schedule of the slots.
+    /// Returns the schedule, which determines the slots.
     #[must_use]
     pub const fn schedule(&self) -> &Schedule {
         &self.schedule
@@ -205,19 +209,19 @@ impl Definition {
         self.misfire
     }
 
-    /// Returns whether the jobs of different slots may run at the same time.
+    /// Returns the policy that decides whether jobs of different slots may run at the same time.
     #[must_use]
     pub const fn overlap(&self) -> Overlap {
         self.overlap
     }
 
-    /// Returns the time before which there are no slots.
+    /// Returns the start time of the schedule, if it has one. There are no slots before this time.
     #[must_use]
     pub const fn starts_at(&self) -> Option<Timestamp> {
         self.starts_at
     }
 
-    /// Returns the time after which there are no slots.
+    /// Returns the end time of the schedule, if it has one. There are no slots after this time.
     #[must_use]
     pub const fn ends_at(&self) -> Option<Timestamp> {
         self.ends_at
@@ -229,8 +233,11 @@ impl Definition {
         &self.job
     }
 
-    /// Returns the first slot after `after` that is within the bounds; `None` if there are no more.
-    /// Intervals are counted from [`starts_at`](Self::starts_at), or else from `created_at`.
+    /// Returns the first slot that is later than `after` and between the start and end times of the
+    /// schedule; `None` if there is no such slot.
+    ///
+    /// The intervals of a fixed-interval schedule are counted from [`starts_at`](Self::starts_at)
+    /// if it is set, otherwise from `created_at`.
     #[must_use]
     pub fn next_after(&self, after: Timestamp, created_at: Timestamp) -> Option<Timestamp> {
         let before_start = self
@@ -242,14 +249,15 @@ impl Definition {
         self.ends_at.is_none_or(|end| next <= end).then_some(next)
     }
 
-    /// Returns whether two definitions have the same slots.
+    /// Returns whether this definition has the same slots as `other`.
     pub(super) fn has_slots_of(&self, other: &Self) -> bool {
         self.schedule == other.schedule
             && self.starts_at == other.starts_at
             && self.ends_at == other.ends_at
     }
 
-    /// Returns the spec of a job for this slot, or for a run that was triggered by hand.
+    /// Returns the specification of the job for this slot. `None` means that the job is triggered
+    /// by hand.
     pub(super) fn spec(&self, slot: Option<Timestamp>) -> JobSpec {
         let mut spec = self.job.clone();
         spec.recurring = Some(RecurringOrigin {

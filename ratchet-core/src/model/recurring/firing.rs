@@ -11,15 +11,16 @@ use crate::model::{
 use crate::name::Name;
 use crate::time::Timestamp;
 
-/// A request to store a definition under its name.
+/// A request to store a recurring definition under its name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PutRecurring {
-    /// The definition.
+    /// The definition to store.
     pub definition: Definition,
-    /// The incarnation of the definition if the request creates it.
+    /// The incarnation that the definition gets if this request creates the definition.
     pub incarnation: Incarnation,
-    /// Whether a program declares the definition.
+    /// Whether the definition is declared by a program when its node starts. Otherwise, a client
+    /// stores the definition at run time.
     pub declared: bool,
 }
 
@@ -34,16 +35,16 @@ impl PutRecurring {
         }
     }
 
-    /// Sets whether a program declares the definition. Such a definition is deleted when no program
-    /// declares it any more.
+    /// Sets whether the definition is declared by a program when its node starts.
+    /// [`RetireRecurring`] deletes only declared definitions.
     #[must_use]
     pub const fn declared(mut self, declared: bool) -> Self {
         self.declared = declared;
         self
     }
 
-    /// Returns what to store at `now`, and the outcome; `None` if the put changes nothing. `found`
-    /// is the definition that is stored under the same name.
+    /// Returns the record to store at `now`, and the outcome of the request; `None` if nothing
+    /// changes. `found` is the stored definition with the same name.
     ///
     /// A stored definition that cannot be read is replaced completely.
     #[must_use]
@@ -60,7 +61,7 @@ impl PutRecurring {
     }
 }
 
-/// The outcome of a put.
+/// The outcome of storing a recurring definition.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,28 +80,28 @@ impl PutRecurring {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
-    /// There was no definition of this name; it was created.
+    /// The definition was created. No definition with this name existed before.
     Created,
-    /// There was a definition of this name; it was replaced.
+    /// The definition replaced another definition with the same name.
     Changed,
-    /// The stored definition was already the same; nothing changed.
+    /// The same definition was already stored; nothing changed.
     Unchanged,
 }
 
-/// A request to claim definitions whose next slot is due.
+/// A request to claim recurring definitions whose next slot is due.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringClaimRequest {
-    /// The node that claims.
+    /// The node that claims the definitions.
     pub node: NodeId,
     /// The maximum number of definitions to claim; at least 1.
     pub limit: usize,
-    /// How long no other node can claim the definitions.
+    /// The time during which no other node can claim these definitions.
     pub lease: Duration,
 }
 
 impl RecurringClaimRequest {
-    /// Requests up to `limit` definitions with a lease of 30 s.
+    /// Creates a request for up to `limit` definitions, with a lease of 30 s.
     #[must_use]
     pub const fn new(node: NodeId, limit: usize) -> Self {
         Self {
@@ -110,17 +111,17 @@ impl RecurringClaimRequest {
         }
     }
 
-    /// Sets the lease.
+    /// Sets the [`lease`](Self::lease).
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Refuses a limit of 0 or above [`limits::MAX_BATCH`], and a lease of zero.
+    /// Checks that the limit is from 1 to [`limits::MAX_BATCH`] and that the lease is not zero.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// [`StoreErrorKind::Invalid`] if the limit or the lease is out of range.
     pub fn validate(&self) -> Result<(), StoreError> {
         limits::check_limit("limit", self.limit)
             .and_then(|()| positive("lease", self.lease))
@@ -128,30 +129,35 @@ impl RecurringClaimRequest {
     }
 }
 
-/// The claimed definitions, and the time until the next claim.
+/// The result of a [`RecurringClaimRequest`]: the claimed definitions, and the time until the next
+/// claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueRecurring {
-    /// The database's time, at which the definitions were due.
+    /// The time of the claim, from the database's clock. The next slots of the definitions were due
+    /// at this time.
     pub now: Timestamp,
-    /// The definitions as they are after the claim, with the tokens to fire them.
+    /// The claimed definitions in their state after the claim, including the tokens that are needed
+    /// to fire them.
     pub definitions: Vec<RecurringRecord>,
-    /// The time until the first of all other definitions can be claimed. `None` if none of them can
-    /// be claimed until it is changed.
+    /// The time until the first of all other definitions can be claimed. `None` if all other
+    /// definitions are paused or have no more slots.
     pub next_in: Option<Duration>,
-    /// How many other definitions were claimed that this version cannot read. A newer version may
-    /// be able to read them.
+    /// The number of other claimed definitions that this version of Ratchet cannot read. A newer
+    /// version may be able to read them.
     pub unreadable: usize,
 }
 
-/// The firing of the due slots of one definition, computed by [`RecurringRecord::plan`].
+/// The firing of one definition: the jobs of its due slots, and its next slot.
+/// [`RecurringRecord::plan`] computes the firing.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecurringFiring {
-    /// The token of the claim. The firing is stale if the definition has another token by then.
+    /// The token of the claimed definition. If the definition has another token when it is fired,
+    /// the firing is stale and changes nothing.
     pub token: RecurringToken,
-    /// The jobs of the slots that are not skipped, the oldest first.
+    /// The jobs of the due slots that are not skipped, in order of their slots.
     pub jobs: Vec<NewJob>,
-    /// The next slot; `None` if there are no more.
+    /// The next slot of the definition; `None` if there are no more slots.
     pub next_fire: Option<Timestamp>,
     /// Whether the firing skips missed slots.
     pub missed: bool,
@@ -168,13 +174,14 @@ impl PartialEq for RecurringFiring {
 }
 
 impl RecurringFiring {
-    /// Returns the latest slot for which the firing has a job.
+    /// Returns the latest slot for which the firing has a job; `None` if the firing has no jobs.
     #[must_use]
     pub fn last_slot(&self) -> Option<Timestamp> {
         self.jobs.iter().filter_map(|job| job.id().slot()).max()
     }
 
-    /// Checks the firings of one call.
+    /// Checks the firings of one call: their number, their jobs, and that no definition is fired
+    /// twice.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.
@@ -193,7 +200,7 @@ impl RecurringFiring {
     }
 }
 
-/// Refuses a call that fires a definition twice, because the second firing can only be stale.
+/// Refuses a call that fires the same definition twice. The second firing would always be stale.
 fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
     let mut seen = std::collections::BTreeSet::new();
     let repeated = firings.iter().find(|one| !seen.insert(&one.token.name));
@@ -209,15 +216,17 @@ fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
 /// The outcome of a firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fired {
-    /// The jobs were stored, and the definition was advanced to its next slot. Contains the answers
-    /// for the jobs, in order. A job that is a `Duplicate` was skipped, because a job of an earlier
-    /// slot has not ended.
+    /// The jobs were stored, and the definition was advanced to its next slot. Contains the answer
+    /// for each job, in order.
+    ///
+    /// The answer `Duplicate` means that the job was skipped, because a job of an earlier slot has
+    /// not ended.
     Applied(Vec<Enqueued>),
-    /// The token is not the current one; nothing changed.
+    /// The token of the firing is not the definition's current token; nothing changed.
     Stale,
 }
 
-/// A page of definitions.
+/// A page of recurring definitions.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -231,15 +240,16 @@ pub enum Fired {
 pub struct RecurringPage {
     /// The definitions, ordered by name.
     pub definitions: Vec<RecurringRecord>,
-    /// The name after which the next page begins; `None` on the last page.
+    /// The name after which the next page begins; `None` if this is the last page.
     pub next: Option<Name>,
 }
 
 impl RecurringPage {
-    /// Creates a page of up to `limit` definitions from rows in order of name. If there is one more
-    /// row, there is a next page.
+    /// Creates a page of up to `limit` definitions from rows that are ordered by name. If `rows`
+    /// has more than `limit` rows, there is a next page.
     ///
-    /// `read` returns the name and the definition of a row; `None` for a part that cannot be read.
+    /// `read` returns the name and the definition of a row. A name or a definition that cannot be
+    /// read is `None`.
     #[must_use]
     pub fn of<R>(
         rows: impl IntoIterator<Item = R>,
@@ -257,28 +267,30 @@ impl RecurringPage {
     }
 }
 
-/// A request to delete declared definitions that no program declares any more.
+/// A request to delete the declared definitions that a program no longer declares.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RetireRecurring {
-    /// The definitions that the program declares; these are kept.
+    /// The names of the definitions that the program declares. These definitions are kept.
     pub known: Vec<Name>,
-    /// The node of the program. Only definitions that were created before this node started are
-    /// deleted.
+    /// The node that runs the program. Only definitions that were created before this node started
+    /// are deleted.
     pub node: NodeId,
-    /// The tenure of the caller; the deletion takes effect only while it lasts.
+    /// The leader's term in which the request is made. The deletion takes effect only while this
+    /// term lasts.
     pub guard: Guard,
 }
 
 impl RetireRecurring {
-    /// Requests to delete all declared definitions that are not `known` and are older than the
-    /// node.
+    /// Creates a request to delete all declared definitions that are not in `known` and were
+    /// created before the node started.
     #[must_use]
     pub const fn new(known: Vec<Name>, node: NodeId, guard: Guard) -> Self {
         Self { known, node, guard }
     }
 
-    /// Returns whether to delete a definition, for a node that started at `node_began`.
+    /// Returns whether the request deletes a definition with these properties. `node_began` is the
+    /// time at which [`node`](Self::node) started.
     #[must_use]
     pub fn retires(
         &self,
@@ -290,10 +302,10 @@ impl RetireRecurring {
         declared && created_at < node_began && !self.known.contains(name)
     }
 
-    /// Refuses more than [`limits::MAX_BATCH`] names.
+    /// Checks that there are at most [`limits::MAX_BATCH`] names.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`].
+    /// [`StoreErrorKind::Invalid`] if there are more names.
     pub fn validate(&self) -> Result<(), StoreError> {
         limits::check_batch("known", self.known.len()).map_err(|problem| invalid("retire", problem))
     }

@@ -8,7 +8,7 @@ use crate::name::Name;
 use crate::schedule::slots_to_fire;
 use crate::time::{self, Timestamp};
 
-/// A stored recurring definition. All times are of the database's clock.
+/// A stored recurring definition with its current state. All times are from the database's clock.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -23,38 +23,39 @@ use crate::time::{self, Timestamp};
 pub struct RecurringRecord {
     /// The definition.
     pub definition: Definition,
-    /// The incarnation of the definition.
+    /// The incarnation, which identifies the definition from its creation to its deletion.
     pub incarnation: Incarnation,
-    /// The revision, which grows with every change, claim and firing.
+    /// The revision number. Every change, claim and firing of the definition increases it by one.
     pub revision: u64,
-    /// The next slot; `None` if there are no more.
+    /// The time of the next slot; `None` if there are no more slots.
     pub next_fire: Option<Timestamp>,
-    /// The last slot that was fired; `None` if none was.
+    /// The time of the latest slot that was fired; `None` if no slot was fired yet.
     pub last_slot: Option<Timestamp>,
-    /// Whether the definition is paused, so that it is not fired.
+    /// Whether the definition is paused. A paused definition is not fired.
     pub paused: bool,
-    /// Whether a program declares the definition; if not, a client stored it at run time.
+    /// Whether the definition is declared by a program when its node starts. Otherwise, a client
+    /// stored the definition at run time.
     pub declared: bool,
     /// When the definition was created.
     pub created_at: Timestamp,
-    /// The node that has claimed the definition in order to fire it, and the end of its lease;
-    /// `None` if it is not claimed.
+    /// The node that has claimed the definition in order to fire it, and the end of the node's
+    /// lease. `None` if the definition is not claimed.
     pub claim: Option<(NodeId, Timestamp)>,
 }
 
-/// The fencing token of one state of a definition. A firing whose token is not the current one
-/// changes nothing.
+/// The fencing token of a recurring definition. Every change, claim and firing of the definition
+/// makes older tokens stale. A firing with a stale token changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecurringToken {
     /// The name of the definition.
     pub name: Name,
-    /// The incarnation of the definition.
+    /// The incarnation, which identifies the definition from its creation to its deletion.
     pub incarnation: Incarnation,
-    /// The revision of the definition.
+    /// The revision number of the definition.
     pub revision: u64,
 }
 
-/// The recurring definition and the slot that a job comes from.
+/// The recurring definition and the slot for which a job was created.
 ///
 /// ```
 /// # use ratchet::{BoxError, Client, JobId};
@@ -66,9 +67,9 @@ pub struct RecurringToken {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecurringOrigin {
-    /// The name of the definition.
+    /// The name of the recurring definition.
     pub name: Name,
-    /// The slot; `None` if the job was triggered by hand.
+    /// The time of the slot; `None` if the job was triggered by hand.
     pub slot: Option<Timestamp>,
 }
 
@@ -96,7 +97,7 @@ impl RecurringRecord {
         }
     }
 
-    /// Creates the record of a new definition.
+    /// Creates the record of the definition that the request `put` creates at `now`.
     #[must_use]
     pub fn created(put: &PutRecurring, now: Timestamp) -> Self {
         let next_fire = put.definition.next_after(now, now);
@@ -105,11 +106,11 @@ impl RecurringRecord {
         record
     }
 
-    /// Returns the record after it is replaced by the definition in `put`; `None` if nothing
-    /// changes.
+    /// Returns the record after the request `put` has replaced the definition in the record; `None`
+    /// if nothing changes.
     ///
-    /// If the slots have changed, the next one is the first new slot in the future. Otherwise the
-    /// next slot stays the same, even if it is overdue.
+    /// If the new definition has other slots, the next slot is the first of them in the future.
+    /// Otherwise the next slot stays the same, even if it is overdue.
     #[must_use]
     pub fn edited(&self, put: &PutRecurring, now: Timestamp) -> Option<Self> {
         if self.definition == put.definition && self.declared == put.declared {
@@ -124,9 +125,10 @@ impl RecurringRecord {
         Some(edited.changed())
     }
 
-    /// Returns the record after it is paused or resumed; `None` if it is already in that state.
+    /// Returns the record after the definition is paused or resumed; `None` if the definition is
+    /// already in that state.
     ///
-    /// A resumed definition continues with the next slot in the future: the slots during the pause
+    /// After a resume, the next slot is the first slot in the future. The slots during the pause
     /// are skipped.
     #[must_use]
     pub fn with_pause(&self, paused: bool, now: Timestamp) -> Option<Self> {
@@ -141,14 +143,15 @@ impl RecurringRecord {
         Some(other.changed())
     }
 
-    /// Returns whether the definition can be claimed at `now`.
+    /// Returns whether a node can claim the definition at `now`.
     #[must_use]
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.wakes_in(now) == Some(Duration::ZERO)
     }
 
-    /// Returns the time until the definition can be claimed: until its next slot is due and the
-    /// lease of an earlier claim is over. `None` if it cannot be claimed before it is changed.
+    /// Returns the time from `now` until a node can claim the definition. At that time, the next
+    /// slot is due and any earlier claim has expired. `None` if the definition is paused or has no
+    /// more slots.
     #[must_use]
     pub fn wakes_in(&self, now: Timestamp) -> Option<Duration> {
         let next = self.next_fire.filter(|_| !self.paused)?;
@@ -159,7 +162,8 @@ impl RecurringRecord {
         ))
     }
 
-    /// Returns the record after a claim.
+    /// Returns the record after `node` has claimed the definition with a lease that ends at
+    /// `until`.
     #[must_use]
     pub fn claimed(&self, node: NodeId, until: Timestamp) -> Self {
         let mut claimed = self.clone().changed();
@@ -167,7 +171,7 @@ impl RecurringRecord {
         claimed
     }
 
-    /// Returns the record after this firing; `None` if the firing is stale.
+    /// Returns the record after this firing; `None` if the token of the firing is stale.
     #[must_use]
     pub fn fired(&self, firing: &RecurringFiring) -> Option<Self> {
         if self.token() != firing.token {
@@ -189,8 +193,10 @@ impl RecurringRecord {
         }
     }
 
-    /// Computes the firing at `now`: the jobs of the due slots that the misfire policy does not
-    /// skip, and the next slot in the future. `None` if no slot is due.
+    /// Computes the firing of the definition at `now`; `None` if no slot is due.
+    ///
+    /// The firing has the jobs of the due slots that the misfire policy does not skip. It also has
+    /// the next slot in the future.
     #[must_use]
     pub fn plan(&self, now: Timestamp) -> Option<RecurringFiring> {
         let first = self.next_fire.filter(|next| *next <= now)?;
@@ -210,19 +216,20 @@ impl RecurringRecord {
         })
     }
 
-    /// Creates a job that runs now, in addition to the jobs of the slots.
+    /// Creates a job of the definition that is due now and belongs to no slot.
     #[must_use]
     pub fn job_now(&self) -> NewJob {
         NewJob::of_spec(JobId::new(), self.definition.spec(None), RunAt::Now)
     }
 
-    /// Returns the first slot in the future that was never fired, even if the clock was set back.
+    /// Returns the first slot that is in the future and was never fired. If the clock was set back,
+    /// slots in the future may already have been fired.
     fn next_slot(&self, now: Timestamp) -> Option<Timestamp> {
         let after = self.last_slot.map_or(now, |last| last.max(now));
         self.definition.next_after(after, self.created_at)
     }
 
-    /// Returns the next revision of the record, without a claim.
+    /// Returns the record with the next revision number and without a claim.
     fn changed(mut self) -> Self {
         self.revision += 1;
         self.claim = None;
@@ -311,7 +318,7 @@ mod tests {
         assert_eq!((slots(&firing), firing.next_fire), (vec![30], None));
     }
 
-    /// Planning must not visit 31 million slots one by one: that would take minutes.
+    /// Planning must not visit all 31 million slots one by one, because that would take minutes.
     #[test]
     fn a_year_of_seconds_is_planned_by_looking_at_what_runs() {
         const YEAR: i64 = 365 * 86_400;

@@ -24,7 +24,8 @@ struct Stored {
 }
 
 impl Definition {
-    /// Returns the text in which stores keep the definition, in addition to its name.
+    /// Returns the text in which stores save the definition. The text does not contain the name,
+    /// which stores save separately.
     ///
     /// # Errors
     /// [`InvalidInput`] if the definition cannot be serialized.
@@ -42,11 +43,10 @@ impl Definition {
     }
 
     /// Reads a definition from a text that [`to_stored`](Self::to_stored) returned in this version
-    /// or an earlier one.
+    /// of Ratchet or an earlier one.
     ///
     /// A field that this version does not know is an error, at any depth. A later version may have
-    /// added the field, and if this version ignored it, the definition would make other jobs than
-    /// intended.
+    /// added the field. If this version ignored the field, the definition might create wrong jobs.
     ///
     /// # Errors
     /// [`InvalidInput`] if the text is not a definition that this version can read.
@@ -78,7 +78,8 @@ impl Definition {
     }
 }
 
-/// Returns a field of the stored document, at any depth, that this version did not read.
+/// Returns the name of a field that is in the stored document `read` but not in `known`, at any
+/// depth. `known` is the document that this version writes for the same definition.
 fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
     match (read, known) {
         (Value::Object(read), Value::Object(known)) => {
@@ -98,7 +99,7 @@ fn unknown_field<'a>(read: &'a Value, known: &Value) -> Option<&'a str> {
     }
 }
 
-/// Returns the error that names the missing feature if the text has a cron schedule and this build
+/// Returns the error that names the missing feature, if the text has a cron schedule but this build
 /// does not support cron.
 fn missing_cron(text: &str) -> Option<InvalidInput> {
     let stored: Value = serde_json::from_str(text).ok()?;
@@ -106,7 +107,8 @@ fn missing_cron(text: &str) -> Option<InvalidInput> {
     Schedule::cron("@daily", Schedule::DEFAULT_ZONE).err()
 }
 
-/// Returns the place of serde's error, but not its text, which may quote a payload.
+/// Returns an error with the position of serde's error, but without its text, which may quote a
+/// payload.
 fn unreadable(error: &serde_json::Error) -> InvalidInput {
     let problem = format!(
         "cannot be read at line {}, column {}",

@@ -1,0 +1,63 @@
+//! The fixture of both suites.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Restart, Suite, TestClock};
+use ratchet_core::memory::ManualClock;
+use ratchet_core::store::Checked;
+use ratchet_core::{SharedStore, time};
+use ratchet_kv::KvStore;
+
+use super::MapEngine;
+
+/// Runs the suite on engines that `engine` creates.
+pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode {
+    let powers = [
+        Power::Clock,
+        Power::Restart,
+        Power::Recurring,
+        Power::Archive,
+        Power::Permits,
+        Power::Rates,
+        Power::Workflows,
+        Power::Signals,
+    ];
+    let fixture = move || async move { Ok(Maps::new(engine)) };
+    Suite::new(name, &powers).run(async move { Provision::ready(fixture) })
+}
+
+/// A database for one case.
+struct Maps {
+    store: KvStore<MapEngine>,
+    clock: ManualClock,
+}
+
+impl Maps {
+    fn new(engine: fn(ManualClock) -> MapEngine) -> Self {
+        let clock = ManualClock::new(time::from_millis(1_790_000_000_123));
+        Self {
+            store: KvStore::new(engine(clock.clone())),
+            clock,
+        }
+    }
+}
+
+/// The maps are the database, so they remain.
+impl Restart for Maps {}
+
+#[async_trait]
+impl Fixture for Maps {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        Ok(Checked::shared(Arc::new(self.store.clone())))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(&self.clock)
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
+    }
+}
