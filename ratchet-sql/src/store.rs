@@ -130,8 +130,12 @@ impl<D: Dialect> SqlStore<D> {
         if self.0.connections.is_closed() {
             return Err(Failure::closed());
         }
-        let _lobby = self.0.lobby.acquire().await;
-        self.0.connections.live().await
+        let store = self.clone();
+        uninterrupted(async move {
+            let _lobby = store.0.lobby.acquire().await;
+            store.0.connections.live().await
+        })
+        .await
     }
 
     /// Leases the connection for heartbeats and locks, for a call that reads or changes a lock. At
@@ -145,7 +149,9 @@ impl<D: Dialect> SqlStore<D> {
         if self.0.connections.is_closed() {
             return Err(Failure::closed());
         }
-        match tokio::time::timeout(LOCK_PATIENCE, self.0.connections.live()).await {
+        let store = self.clone();
+        let live = uninterrupted(async move { store.0.connections.live().await });
+        match tokio::time::timeout(LOCK_PATIENCE, live).await {
             Ok(lease) => lease,
             Err(_) => self.lease().await,
         }
@@ -299,6 +305,23 @@ impl<D: Dialect> fmt::Debug for SqlStore<D> {
             .field("schema", &self.0.schema)
             .field("version", &self.0.version)
             .finish_non_exhaustive()
+    }
+}
+
+/// Runs the work to its end in a task of its own, even if the caller stops waiting for it.
+///
+/// So a connection that opens slowly is there for a later call, and a lock is never bound to the
+/// session of a connection that was dropped.
+async fn uninterrupted<T: Send + 'static>(
+    work: impl Future<Output = Inner<T>> + Send + 'static,
+) -> Inner<T> {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(ended) => match ended.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(_) => Err(Failure::closed()),
+        },
     }
 }
 

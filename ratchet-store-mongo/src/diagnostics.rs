@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use ratchet_core::Result;
 use ratchet_core::model::{Finding, Findings, Severity};
 use ratchet_core::store::DiagnosticStore;
+use ratchet_core::{JobState, Result};
 
 use crate::coordinator;
 use crate::error::{Failure, Result as Inner, UNAUTHORIZED};
 use crate::members;
 use crate::open;
+use crate::pipelines::code;
 use crate::store::MongoStore;
 
 #[async_trait]
@@ -53,13 +54,13 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// Returns a finding if jobs name a route that is not stored.
+    /// Returns a finding if waiting jobs name a route that is not stored.
     async fn lost_routes(&self) -> Inner<Vec<Finding>> {
         let mut jobs: BTreeMap<i64, u64> = BTreeMap::new();
         let counted = self.count_routes().await?;
         self.routes().refresh(self.main()).await?;
-        for (_, route, count) in counted {
-            if self.routes().get(route.into()).is_none() {
+        for (state, route, count) in counted {
+            if state == code(JobState::Pending) && self.routes().get(route.into()).is_none() {
                 *jobs.entry(route.into()).or_default() += count;
             }
         }

@@ -1,5 +1,5 @@
 use super::Client;
-use crate::cluster::{LEADER_PREFIX, Leader};
+use crate::cluster::{Leader, locks_of_roles};
 use crate::error::Result;
 use crate::limits::MAX_LISTED_LOCKS;
 use crate::model::{DueRoute, NodeRecord};
@@ -8,9 +8,6 @@ use crate::store::LockInfo;
 use crate::stranded;
 use crate::time::Timestamp;
 use std::time::Duration;
-
-/// The number of locks that [`Client::leaders`] reads in one call.
-const ROLES: usize = 100;
 
 impl Client {
     /// Lists the first [`MAX_LISTED_LOCKS`] locks, ordered by name. Locks that are free at present
@@ -36,25 +33,14 @@ impl Client {
     /// A failure of the store.
     pub async fn leaders(&self, nodes: &[NodeRecord]) -> Result<Vec<Leader>> {
         let calls = &self.0.calls;
-        let mut leaders = Vec::new();
-        let mut after = Name::new("lock", LEADER_PREFIX)?;
-        loop {
-            let behind = &after;
+        let locks = locks_of_roles(async |after: Name, limit| {
             let list = calls.call("list_locks", |store| {
-                store.locks().list_locks(Some(behind), ROLES)
+                store.locks().list_locks(Some(&after), limit)
             });
-            let mut locks = list.await?;
-            // A page that is not full is the last. [lock.list]
-            let full = locks.len() == ROLES;
-            locks.retain(|(name, _)| name.as_str().starts_with(LEADER_PREFIX));
-            let among = Leader::among(&locks).into_iter();
-            leaders.extend(among.map(|leader| leader.unless_ended(nodes)));
-            // Locks whose names do not begin with the prefix are not locks of roles.
-            match locks.pop() {
-                Some((last, _)) if full && locks.len() + 1 == ROLES => after = last,
-                _ => return Ok(leaders),
-            }
-        }
+            list.await
+        });
+        let leaders = Leader::among(&locks.await?).into_iter();
+        Ok(leaders.map(|leader| leader.unless_ended(nodes)).collect())
     }
 
     /// Lists the routes that have a due pending job, the longest overdue first. The cost depends on

@@ -261,6 +261,9 @@ impl Client {
         let jobs = &*traced;
         match self.store().transactions() {
             Some(store) => {
+                if let Some(own) = &self.0.node {
+                    own.wake_queue.expect_commit();
+                }
                 let mut due = self.wakeups(jobs.iter().filter(|job| self.wakes(job)));
                 let wakeup = |job| self.wakes(job).then(|| due.next()).flatten();
                 let wakeups: JobWakeups = jobs.iter().map(wakeup).collect();

@@ -9,7 +9,7 @@ use crate::name::Name;
 use crate::route::Route;
 
 /// Wakes the loops of a node from within its process: its pollers, the loop that fires recurring
-/// definitions, and the loop that looks for due jobs. A wakeup that arrives while a loop is busy is
+/// definitions, and the loops that look for due and for committed jobs. A wakeup that arrives while a loop is busy is
 /// kept for it; several are merged into one.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
@@ -18,6 +18,7 @@ pub(crate) struct WakeQueue {
     node: Mutex<Option<NodeId>>,
     recurring: Notify,
     jobs_changed: Notify,
+    commit_expected: Notify,
 }
 
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl WakeQueue {
             node: Mutex::default(),
             recurring: Notify::new(),
             jobs_changed: Notify::new(),
+            commit_expected: Notify::new(),
         }
     }
 
@@ -73,6 +75,17 @@ impl WakeQueue {
     /// Waits until this process has changed when jobs are due.
     pub(crate) async fn until_jobs_change(&self) {
         self.jobs_changed.notified().await;
+    }
+
+    /// Tells the loop that looks for committed jobs that this process has enqueued jobs in a
+    /// transaction of the application.
+    pub(crate) fn expect_commit(&self) {
+        self.commit_expected.notify_one();
+    }
+
+    /// Waits until this process enqueues jobs in a transaction of the application.
+    pub(crate) async fn until_commit_expected(&self) {
+        self.commit_expected.notified().await;
     }
 
     /// Reserves slots of one poller for this many jobs of a route. Returns whether a poller had

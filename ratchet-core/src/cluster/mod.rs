@@ -26,10 +26,9 @@ pub use election::{Election, ElectionOutcome};
 pub use in_process::InProcessCoordinator;
 pub use job_wakeups::JobWakeups;
 pub use leaders::Leader;
-pub(crate) use leaders::PREFIX as LEADER_PREFIX;
 pub use leadership::{Leadership, LeadershipWatch};
 pub use noop::NoopCoordinator;
-pub(crate) use role_locks::RoleLocks;
+pub(crate) use role_locks::{RoleLocks, locks_of_roles};
 pub use timings::LeaderTimings;
 
 use crate::id::NodeId;

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -10,8 +11,33 @@ use crate::name::Name;
 use crate::store::{HeldLock, LockInfo, SharedStore};
 use crate::time;
 
-/// The most locks that one call reads.
-const PAGE: usize = 1_000;
+/// The most locks that one call reads. Few clusters have as many roles, and a larger page could read
+/// many locks of applications, which may follow in the order of names.
+const PAGE: usize = 500;
+
+/// Returns the locks of all roles in the order of their names. `list` reads the next page: up to so
+/// many locks with names after this one.
+///
+/// # Errors
+/// A failure of `list`.
+pub(crate) async fn locks_of_roles<List: Future<Output = Result<Vec<(Name, LockInfo)>>>>(
+    mut list: impl FnMut(Name, usize) -> List,
+) -> Result<Vec<(Name, LockInfo)>> {
+    let mut roles = Vec::new();
+    let mut after = Name::new("lock", PREFIX)?;
+    loop {
+        let mut page = list(after, PAGE).await?;
+        // A page that is not full is the last. [lock.list]
+        let is_full = page.len() == PAGE;
+        page.retain(|(name, _)| name.as_str().starts_with(PREFIX));
+        let has_more = is_full && page.len() == PAGE;
+        roles.append(&mut page);
+        match roles.last() {
+            Some((last, _)) if has_more => after = last.clone(),
+            _ => return Ok(roles),
+        }
+    }
+}
 
 /// Reads the locks of all roles in one call, for a node that is a candidate in many roles.
 ///
@@ -55,23 +81,12 @@ impl RoleLocks {
 impl Reading {
     async fn read(store: &SharedStore) -> Result<Self> {
         let asked = time::monotonic();
-        let mut locks = HashMap::new();
-        let mut after = Name::new("lock", PREFIX)?;
-        loop {
-            let page = store.locks().list_locks(Some(&after), PAGE).await?;
-            let last = page.last().map(|(name, _)| name.clone());
-            let is_full = page.len() == PAGE;
-            locks.extend(page);
-            match last {
-                Some(last) if is_full && last.as_str().starts_with(PREFIX) => after = last,
-                _ => break,
-            }
-        }
-        let received = time::monotonic();
+        let list = async |after: Name, limit| store.locks().list_locks(Some(&after), limit).await;
+        let locks = locks_of_roles(list).await?;
         Ok(Self {
             asked,
-            received,
-            locks,
+            received: time::monotonic(),
+            locks: locks.into_iter().collect(),
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::claim::{poller, prefetch};
+use super::claim::{commit_watch, poller, prefetch};
 use super::execute::{executor, reporter};
 use super::lead::{daemon, gate, leader};
 use super::maintain::{
@@ -45,6 +45,7 @@ pub(super) fn start(run: &Run) -> JoinSet<()> {
     keep(&mut tasks, &run.backlog, "backlog", backlog::run);
     keep(&mut tasks, &run.beacons, "beacons", beacons::run);
     keep(&mut tasks, &run.due_watch, "due_watch", due_watch::run);
+    keep(&mut tasks, &run.poller, "commit_watch", commit_watch::run);
     if run.shared.common.calls.store().recurring().is_some() {
         keep(&mut tasks, &run.recurring, "recurring", recurring::run);
     }

@@ -262,7 +262,7 @@ catalog! {
         "Duration of drains, until no claim was held. `interrupted`: bodies were told to stop. `abandoned`: claims were left for other nodes to reclaim.";
     LOOP_PANICS: Counter "ratchet_loop_panics_total"
         [one_of("loop", &[
-            "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "backlog", "beacons", "due_watch", "recurring",
+            "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "backlog", "beacons", "due_watch", "commit_watch", "recurring",
             "leader", "watchdog", "daemon", "gate", "slot", "poller"
         ])]
         "Loops of the engine that panicked and were restarted. This is a defect of Ratchet.";

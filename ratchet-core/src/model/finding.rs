@@ -1,5 +1,7 @@
-//! What stores report about their databases. The severity of each problem is decided here, once for
-//! all stores.
+//! Findings: the facts and problems that a store reports about its database.
+//!
+//! This module defines the severity of the problems that several stores can have. So such a problem
+//! has the same severity in every store.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,7 +28,7 @@ pub enum Severity {
     Info,
     /// The store works, but will become slow, or is less safe than it could be.
     Warning,
-    /// Something that the store relies on is missing or wrong.
+    /// Something that the store relies on is missing or wrong, or already slows the store down.
     Error,
 }
 
@@ -70,12 +72,12 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// A session that keeps the database from removing old row versions.
+/// A session, a prepared transaction or a replication slot that keeps the database from removing
+/// old row versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder, as the database's own tools name it: a session, a prepared transaction or a
-    /// replication slot.
+    /// The name of the holder, as the database's own tools show it.
     pub who: String,
     /// For how long the holder has kept old row versions from being removed; `None` if the database
     /// does not report this.
@@ -87,7 +89,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Creates a holder that has kept old row versions for an unknown time.
+    /// Creates a holder of unknown age. To set the age, assign to the other fields.
     #[must_use]
     pub fn new(who: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
@@ -104,12 +106,14 @@ impl Holder {
 pub struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds the findings of one check. `what` names the object that was checked. A failed check
-    /// becomes a finding itself and does not prevent other checks. Only a transient error is
-    /// returned, because a repetition of all checks may succeed.
+    /// Adds the findings of one check. `what` names the object that was checked.
+    ///
+    /// A check that failed becomes a [`not_seen`](Finding::not_seen) finding, so the other checks
+    /// can still run. A transient error is returned instead, because all checks may succeed when
+    /// the caller repeats them.
     ///
     /// # Errors
-    /// The error of the check, if its kind is [transient](StoreErrorKind::is_transient).
+    /// Returns the error of the check if its kind is [transient](StoreErrorKind::is_transient).
     pub fn add<E: fmt::Display>(
         &mut self,
         what: &str,
@@ -138,12 +142,13 @@ impl Finding {
     /// The age at which a held snapshot is reported as an error, because it then slows down a busy
     /// queue.
     pub const HELD_TOO_LONG: Duration = Duration::from_secs(60 * 60);
-    /// The number of transactions after which a held snapshot of unknown age is reported as a
-    /// warning. Counts the transactions that have begun since the snapshot was taken.
+    /// The number of transactions at which a held snapshot of unknown age is reported as a warning.
+    /// The transactions that have begun since the snapshot was taken are counted.
     pub const HELD_FOR_MANY: u64 = 100_000;
     /// The size of a write-ahead log, in bytes, at which it is reported as a warning: 256 MiB.
     pub const LARGE_LOG: u64 = 256 << 20;
-    /// The maximum number of jobs without a route that a store counts.
+    /// The number of jobs without a route from which on a count is only a minimum, because a store
+    /// may stop counting at this number.
     pub const LOST_COUNTED: u64 = 1_000;
 
     /// Creates a finding with this code, severity and summary.
@@ -209,15 +214,15 @@ impl Finding {
         )
     }
 
-    /// Creates `invalid_index`: an index exists, but the database does not use it.
+    /// Creates `invalid_index`: an index exists, but is invalid, so the database does not use it.
     #[must_use]
     pub fn invalid_index(index: &str, remedy: impl Into<String>) -> Self {
         let summary = format!("the index {index} is not valid");
         Self::new("invalid_index", Severity::Error, summary).remedy(remedy)
     }
 
-    /// Creates `held_snapshot`: a session keeps the database from removing row versions that
-    /// nothing else needs. Returns `None` while this is not a problem.
+    /// Creates `held_snapshot`: a holder keeps the database from removing old row versions. Returns
+    /// `None` if the holder has not done so for long enough to be a problem.
     #[must_use]
     pub fn held(holder: &Holder) -> Option<Self> {
         let severity = match (holder.held_for, holder.transactions) {
@@ -238,8 +243,8 @@ impl Finding {
         Some(finding.detail(parts.join(", ")).remedy(&*holder.remedy))
     }
 
-    /// Creates `large_log`: the write-ahead log has this many bytes. Returns `None` while this is
-    /// not a problem.
+    /// Creates `large_log`: the write-ahead log has this many bytes. Returns `None` if the log is
+    /// smaller than [`LARGE_LOG`](Self::LARGE_LOG).
     #[must_use]
     pub fn log_size(bytes: u64) -> Option<Self> {
         (bytes >= Self::LARGE_LOG).then(|| {
@@ -251,10 +256,11 @@ impl Finding {
     }
 
     /// Creates `lost_route`: waiting jobs refer to route numbers that do not exist, so no node runs
-    /// or lists them. `lost` contains these numbers, each with the number of jobs that refer to it;
-    /// up to [`LOST_COUNTED`](Self::LOST_COUNTED) jobs are counted. `repair` is a statement that
-    /// gives another route number to the jobs with the number `N`. Returns `None` if `lost` is
-    /// empty.
+    /// or lists them. Returns `None` if `lost` is empty.
+    ///
+    /// `lost` contains these route numbers, each with the number of jobs that refer to it. If the
+    /// sum is at least [`LOST_COUNTED`](Self::LOST_COUNTED), the finding reports it as a minimum.
+    /// `repair` is a statement that gives another route number to the jobs with the number `N`.
     #[must_use]
     pub fn lost_routes(lost: &[(i64, u64)], repair: &str) -> Option<Self> {
         lost.first()?;
@@ -295,7 +301,8 @@ impl Finding {
         })
     }
 
-    /// Creates `not_seen`: a check was not possible, usually because a privilege is missing.
+    /// Creates `not_seen`: a check of `what` was not possible, usually because a privilege is
+    /// missing. `why` is the reason.
     #[must_use]
     pub fn not_seen(what: &str, why: impl Into<String>) -> Self {
         let summary = format!("{what} could not be looked at");

@@ -2,11 +2,11 @@
 
 use super::JobSpec;
 
-/// The flags of a stored job. Each bit says that the job has a property, or that another table has
+/// The flags of a stored job. Each bit means that the job has a property, or that another table has
 /// rows of the job.
 ///
-/// A store keeps the bits next to the state of the job. So it searches another table only if that
-/// table has rows of the job.
+/// A store keeps the bits next to the state of the job. So the store reads another table only if
+/// that table has rows of the job.
 ///
 /// ```
 /// use ratchet::NewJob;
@@ -29,22 +29,22 @@ impl JobFlags {
     pub const LANE: Self = Self(4);
     /// The job waits, or waited, for other jobs, for batches or for a signal.
     pub const WAITS: Self = Self(8);
-    /// Other jobs were linked to the job.
+    /// Other jobs wait, or waited, for the job.
     pub const CHILDREN: Self = Self(16);
     /// The job is in a batch.
     pub const BATCH: Self = Self(32);
     /// The job has tags.
     pub const TAGS: Self = Self(64);
-    /// The route of the job names a permit.
+    /// The route of the job requires a permit.
     pub const PERMIT: Self = Self(128);
-    /// The end of the job may affect other jobs: those in its lane, its children or its batch.
+    /// The end of the job may affect its lane, its children or its batch.
     pub const AWAITED: Self = Self::LANE.or(Self::FOLLOWED);
     /// The end of the job may affect its children or its batch.
     pub const FOLLOWED: Self = Self::CHILDREN.or(Self::BATCH);
-    /// The job waits, or waited, or is in a batch.
+    /// The job waits, or waited, for other jobs, batches or a signal, or it is in a batch.
     pub const LINKED: Self = Self::WAITS.or(Self::BATCH);
 
-    /// The flags, each with the name of the placeholder that stands for it in SQL statements.
+    /// The flags that SQL statements use, each with the name of its placeholder.
     pub const WORDS: [(&'static str, Self); 9] = [
         ("unique_key", Self::UNIQUE_KEY),
         ("timeouts", Self::TIMEOUTS),
@@ -57,7 +57,7 @@ impl JobFlags {
         ("awaited", Self::AWAITED),
     ];
 
-    /// Returns the flags of a new job, to which no other job is linked yet.
+    /// Returns the flags of a new job, for which no other job waits yet.
     #[must_use]
     pub fn of(spec: &JobSpec) -> Self {
         let has = [
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(both, JobFlags::TAGS.or(JobFlags::PERMIT));
     }
 
-    /// Databases store these bits.
+    /// Databases store these bits, so their values must stay the same.
     #[test]
     fn the_bits_never_change() {
         let bits = JobFlags::WORDS.map(|(_, flag)| flag.bits());

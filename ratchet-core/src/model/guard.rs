@@ -1,11 +1,12 @@
 use crate::id::Fence;
 use crate::name::Name;
 
-/// The tenure in which a leader makes a write. The write takes effect only while that tenure lasts.
+/// The tenure of a lock that a write requires. The write takes effect only while the tenure lasts.
+/// The caller is usually a leader, which holds the lock of its role.
 ///
-/// A leader that was suspended or cut off may have lost its role without noticing. It still has the
-/// guard of its own term. The store compares the guard with the lock in the write itself, so such a
-/// write changes nothing.
+/// A leader whose process was suspended, or whose network was cut off, may have lost its role
+/// without noticing. It still passes the guard of its old term. The store compares the guard with
+/// the lock within the write itself, so such a write changes nothing.
 ///
 /// ```
 /// # async fn example(leadership: ratchet::Leadership) {
@@ -24,7 +25,7 @@ pub struct Guard {
     pub lock: Name,
     /// The owner that must hold the lock.
     pub owner: Name,
-    /// The fence that the lock must have. It is the term of the leader.
+    /// The fencing token that the lock must have. For a leader, it is the term.
     pub fence: Fence,
 }
 
@@ -38,14 +39,14 @@ pub struct Guard {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarded<T> {
-    /// The write took effect.
+    /// The write took effect and returned this value.
     Done(T),
-    /// The tenure was over; nothing changed.
+    /// The tenure was over. Nothing changed.
     Stale,
 }
 
 impl<T> Guarded<T> {
-    /// Returns what the write returned; `None` if it was stale.
+    /// Returns the value of the write. `None` if the guard was stale.
     pub fn done(self) -> Option<T> {
         match self {
             Self::Done(value) => Some(value),

@@ -25,8 +25,8 @@ pub struct LanePlace {
 }
 
 impl LanePlace {
-    /// Returns the place after the last sequence number of a lane, which is 0 if the lane has no
-    /// unfinished job. `[lane.head]` `[lane.sequence]`
+    /// Returns the next place in a lane. `last` is the last sequence number of the lane; 0 if the
+    /// lane has no unfinished job. `[lane.head]` `[lane.sequence]`
     #[must_use]
     pub const fn after(last: i64) -> Self {
         Self {
@@ -45,9 +45,9 @@ impl LanePlace {
 #[derive(Debug)]
 pub struct LanePlaces<L>(BTreeMap<L, Counter>);
 
-/// The last sequence number of a lane.
 #[derive(Debug)]
 struct Counter {
+    /// The last sequence number of the lane.
     last: i64,
     /// The number of places assigned in this call.
     taken: i64,
@@ -85,7 +85,7 @@ impl<L: Ord> LanePlaces<L> {
         self.0.keys()
     }
 
-    /// Returns whether any entered lane still has no unfinished job.
+    /// Returns whether an entered lane has no unfinished job, and no place in it was assigned.
     #[must_use]
     pub fn has_empty(&self) -> bool {
         self.0.values().any(|counter| counter.last == 0)

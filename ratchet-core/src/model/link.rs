@@ -1,4 +1,4 @@
-//! Links: the parents that a job waits for before it may run.
+//! Links: a job that has links waits for its parents, which are jobs or batches.
 
 use std::fmt;
 
@@ -30,22 +30,22 @@ use crate::state::JobState;
 pub enum Condition {
     /// The parent succeeded.
     Succeeded,
-    /// The parent is a dead letter. A cancelled job has not failed.
+    /// The parent failed: it is a dead letter. A cancelled parent does not meet this condition.
     Failed,
-    /// The parent has ended in any way.
+    /// The parent has ended, whether it succeeded, failed or was cancelled.
     Ended,
     /// The parent succeeded, and its result has this value at this JSON pointer.
     ResultIs {
-        /// A JSON pointer, such as `/items/0/size`. An empty one points to the whole result.
+        /// A JSON pointer, such as `/items/0/size`. An empty pointer selects the whole result.
         pointer: String,
-        /// The expected value. Numbers are compared as they are written: 1 is not 1.0.
+        /// The expected value. An integer never equals a floating-point number: 1 is not 1.0.
         value: Json,
     },
 }
 
 impl Condition {
-    /// Creates the condition that the result has this value at this JSON pointer. The enqueue
-    /// refuses a value that does not serialize.
+    /// Creates the condition that the parent succeeded and its result has this value at this JSON
+    /// pointer. If the value does not serialize, the enqueue fails.
     #[must_use]
     pub fn result_is<T: serde::Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
         let value = Json::encode("parent", value).unwrap_or_else(|_| Json::from_stored(""));
@@ -79,8 +79,8 @@ fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
     }
 }
 
-/// The state that a batch must reach before a callback may run. A child that was cancelled counts
-/// as not succeeded, like one that failed.
+/// The state that a batch must reach before a callback may run. A cancelled child counts as not
+/// succeeded, like a failed child.
 ///
 /// ```
 /// use ratchet::{BatchCondition, BatchId, NewJob};
@@ -100,10 +100,11 @@ pub enum BatchCondition {
     Succeeded,
     /// The batch has ended and at least one child did not succeed.
     Failed,
-    /// At least this many children did not succeed. The batch need not have ended. Must be at least
-    /// 1.
+    /// At least this many children did not succeed. The condition may be met before the batch has
+    /// ended. The number must be at least 1.
     FailuresReach(u64),
-    /// The batch has ended and at least this percentage of its children succeeded. At most 100.
+    /// The batch has ended and at least this percentage of its children succeeded. A batch without
+    /// children meets this condition.
     SucceededAtLeast {
         /// The percentage, 0 to 100.
         percent: u8,
@@ -112,13 +113,13 @@ pub enum BatchCondition {
 
 impl BatchCondition {
     /// Returns the state of a link with this condition on a batch with these counts. The state is
-    /// `Open` while both outcomes are possible.
+    /// `Open` as long as the condition is not met, but can still be met.
     #[must_use]
     pub fn decide(self, batch: &BatchRecord) -> LinkState {
         let failures = batch.failures();
         let over = batch.is_complete();
-        // Even if every unfinished child succeeds, the percentage cannot be reached. An open batch
-        // may still get more children, so it is never hopeless.
+        // Hopeless: the percentage cannot be reached even if every unfinished child succeeds. A
+        // batch that is not closed is never hopeless, because it may get more children.
         let hopeless = |percent: u8| {
             let percent = u128::from(percent);
             batch.closed
@@ -139,7 +140,7 @@ impl BatchCondition {
     }
 }
 
-/// The parent that a link waits for.
+/// The parent of a link: the job or the batch that the child waits for.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -162,7 +163,7 @@ pub enum Parent {
 }
 
 impl Parent {
-    /// Returns the number that stores keep for the kind of parent.
+    /// Returns the number that stores save for the kind of the parent.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -171,7 +172,7 @@ impl Parent {
         }
     }
 
-    /// Returns the parent with this stored kind and these 16 bytes of its id.
+    /// Returns the parent from the stored number of its kind and the 16 bytes of its id.
     ///
     /// # Errors
     /// [`InvalidInput`] if no kind of parent has this number.
@@ -186,7 +187,7 @@ impl Parent {
         }
     }
 
-    /// Returns the 16 bytes of the id, for a store to keep.
+    /// Returns the 16 bytes of the id, which stores save.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         match self {
@@ -205,7 +206,7 @@ impl fmt::Display for Parent {
     }
 }
 
-/// A parent that a job waits for, and how it must end.
+/// A parent that a job waits for, and the condition that the parent must meet.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -242,8 +243,8 @@ impl After {
         }
     }
 
-    /// Returns a copy of this link whose parent job is the one that `stands_for` returns for the
-    /// present parent job. A link on a batch stays the same.
+    /// Returns a copy of this link in which the parent job is replaced by the job that `stands_for`
+    /// returns for it. A link on a batch stays the same.
     #[must_use]
     pub(crate) fn resolved(&self, stands_for: impl FnOnce(JobId) -> JobId) -> Self {
         match self {
@@ -255,7 +256,7 @@ impl After {
         }
     }
 
-    /// Returns the text that stores keep for the condition.
+    /// Returns the text that stores save for the condition.
     #[must_use]
     pub fn to_stored(&self) -> String {
         match self {
@@ -280,10 +281,11 @@ impl After {
         }
     }
 
-    /// Reads the link on this parent from the text that [`to_stored`](Self::to_stored) returned.
+    /// Reads a link on this parent. `text` is the condition, as [`to_stored`](Self::to_stored)
+    /// returned it.
     ///
     /// # Errors
-    /// [`InvalidInput`] if the text is not a condition on this kind of parent.
+    /// [`InvalidInput`] if the text is not a condition for this kind of parent.
     pub fn from_stored(parent: Parent, text: &str) -> Result<Self, InvalidInput> {
         let unknown = || InvalidInput::new("condition", "is not a known condition");
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -321,7 +323,7 @@ impl After {
         })
     }
 
-    /// Refuses a condition that can never be met or cannot be stored.
+    /// Refuses a condition whose parts are out of range, malformed or too large to store.
     pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
         let refuse = |problem: String| Err(InvalidInput::new("condition", problem));
         match self {
@@ -372,7 +374,7 @@ struct ResultIs(String, Box<RawValue>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LinkState {
-    /// The condition may still be met or become impossible.
+    /// The condition is not met yet, but can still be met.
     Open = 0,
     /// The condition is met.
     Met = 1,
@@ -383,7 +385,7 @@ pub enum LinkState {
 impl LinkState {
     const ALL: [Self; 3] = [Self::Open, Self::Met, Self::Unmet];
 
-    /// Returns the number that stores keep for the state.
+    /// Returns the number that stores save for the state.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -401,7 +403,7 @@ impl LinkState {
     }
 }
 
-/// A stored link: the job that waits, what it waits for, and the state of the link.
+/// A stored link: the job that waits, its parent with the condition, and the state of the link.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -417,7 +419,8 @@ pub struct Link {
     pub child: JobId,
     /// The parent and the condition.
     pub after: After,
-    /// The state of the link. A decided link stays as it is, whatever happens to the parent later.
+    /// The state of the link. Once it is `Met` or `Unmet`, it never changes, even if the parent is
+    /// requeued and ends again.
     pub state: LinkState,
 }
 

@@ -1,4 +1,4 @@
-//! The types of the store traits: stored values, requests and results.
+//! The types that the store traits use: stored values, requests and results.
 
 mod among;
 mod archive;

@@ -1,4 +1,4 @@
-//! The description of a job that is to be enqueued.
+//! New jobs: the specification of a job before it is enqueued, and the outcome of the enqueue.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use crate::route::Route;
 use crate::time::{self, Timestamp};
 use crate::trace::TraceContext;
 
-/// The properties of a job that are fixed when it is enqueued.
+/// The specification of a job: the properties that its enqueue sets. Only the priority can change
+/// later.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
@@ -36,20 +37,20 @@ use crate::trace::TraceContext;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobSpec {
-    /// Queue, kind, required capability and permit.
+    /// The queue, the kind, and the required capability and permit.
     pub route: Route,
     /// The arguments of the handler.
     pub payload: Json,
     /// The version of the payload; see [`Job::VERSION`](crate::Job::VERSION).
     pub payload_version: u32,
-    /// The stored priority.
+    /// The stored priority. Aging does not change it.
     pub priority: Priority,
     /// How often and after which delays a failed attempt is retried.
     pub retry: RetryPolicy,
-    /// How long one body may run; `None` for no limit.
+    /// The maximum run time of one body; `None` for no limit.
     pub timeout: Option<Duration>,
-    /// How long a body may run without a sign of life (progress, a checkpoint or a heartbeat).
-    /// `None` for no limit.
+    /// The maximum time that a body may run without a sign of life (a report of progress, a
+    /// checkpoint or a heartbeat); `None` for no limit.
     pub stall_timeout: Option<Duration>,
     /// The unique key; at most one unfinished job may have it.
     pub unique_key: Option<Name>,
@@ -59,11 +60,11 @@ pub struct JobSpec {
     pub lane: Option<Name>,
     /// The parents that the job waits for. All conditions must be met before the job may run.
     pub after: Vec<After>,
-    /// The batch of which the job is a child.
+    /// The batch of which the job is a child; `None` if it is in no batch.
     pub batch: Option<BatchId>,
-    /// The signal that the job waits for.
+    /// The signal that the job waits for; `None` if it waits for no signal.
     pub signal: Option<SignalWait>,
-    /// The trace in which the job was enqueued.
+    /// The trace context that the handler gets; `None` if the job has none.
     pub trace: Option<TraceContext>,
     /// The recurring definition that made the job; `None` if a client enqueued it.
     pub recurring: Option<RecurringOrigin>,
@@ -114,21 +115,22 @@ impl JobSpec {
         self.waits() || self.batch.is_some()
     }
 
-    /// Returns whether enqueueing the job reads or changes data that it shares with other jobs: its
-    /// lane, its parents or its batch. A store needs a transaction for this.
+    /// Returns whether the job has a lane, waits for parents or a signal, or is in a batch. A store
+    /// needs a transaction to enqueue such a job.
     #[must_use]
     pub const fn needs_transaction(&self) -> bool {
         self.lane.is_some() || self.is_linked()
     }
 }
 
-/// A job that is to be enqueued. It is created by `into_job()` of a typed job or by
-/// [`NewJob::new`], then refined by the builder methods.
+/// A job that is to be enqueued. Create it with `into_job()` of a typed job or with
+/// [`NewJob::new`], then set its properties with the builder methods.
 ///
-/// The setters never fail. If a job is invalid, the enqueue reports the problem and changes
-/// nothing. The id is chosen when the `NewJob` is created, so an enqueue whose outcome is unknown
-/// can be repeated with the same `NewJob`, and there is still only one job. A clone is therefore
-/// the *same* job; [`another`](Self::another) creates a different job like it.
+/// The setters never fail. If a job is invalid, the enqueue reports the problem and stores nothing.
+///
+/// A `NewJob` gets its id when it is created. So if the outcome of an enqueue is unknown, the
+/// caller can repeat the enqueue with the same `NewJob`, and the job is stored only once. A clone
+/// is therefore the *same* job. [`another`](Self::another) creates a different job like it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -149,7 +151,7 @@ pub struct NewJob {
 }
 
 impl NewJob {
-    /// The queue of jobs that set no queue.
+    /// The queue of a job for which [`queue`](Self::queue) was not called.
     pub const DEFAULT_QUEUE: &'static str = "default";
 
     /// Creates a job of this kind with this payload, in the queue [`NewJob::DEFAULT_QUEUE`].
@@ -216,8 +218,8 @@ impl NewJob {
         self
     }
 
-    /// Sets the version of the payload; 1 by default. A later program sees from the version whether
-    /// it must convert the payload. A typed job sets the version from
+    /// Sets the version of the payload; 1 by default. A later version of the program uses it to
+    /// decide whether it must convert the payload. A typed job sets the version from
     /// [`Job::VERSION`](crate::Job::VERSION).
     #[must_use]
     pub fn payload_version(mut self, version: u32) -> Self {
@@ -255,8 +257,8 @@ impl NewJob {
         self
     }
 
-    /// Limits the run time of one body. At 80 % of `timeout`, the body's cancellation token is
-    /// cancelled. At 100 %, the body is dropped and the attempt has failed.
+    /// Limits the run time of one body. After 80 % of `timeout`, the node cancels the body's
+    /// cancellation token. After the whole timeout, the node drops the body, and the attempt fails.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("timeout", timeout));
@@ -264,8 +266,9 @@ impl NewJob {
         self
     }
 
-    /// Lets the cluster reclaim the job if its body gives no sign of life (progress, checkpoint or
-    /// `ctx.heartbeat()`) for this long.
+    /// Limits how long a body may run without a sign of life (a report of progress, a checkpoint or
+    /// `ctx.heartbeat()`). After this time, the node drops the body, and the cluster reclaims the
+    /// job.
     #[must_use]
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("stall_timeout", timeout));
@@ -273,9 +276,9 @@ impl NewJob {
         self
     }
 
-    /// Sets a key that at most one unfinished job may have. Another enqueue with the key returns
-    /// the id of that job. Keys that begin with `recurring/` belong to recurring definitions and
-    /// are refused.
+    /// Sets a key that at most one unfinished job may have. Until that job has ended, every other
+    /// enqueue with the key returns its id. The enqueue refuses keys that begin with `recurring/`,
+    /// because they are reserved for recurring definitions.
     #[must_use]
     pub fn unique_key(mut self, key: &str) -> Self {
         let checked = if key.starts_with(Definition::KEY_PREFIX) {
@@ -292,7 +295,7 @@ impl NewJob {
     }
 
     /// Sets a key that at most one job may ever have. Every later enqueue with the key returns the
-    /// id of the first job, even after that job was purged.
+    /// id of the first job, even after the first job was purged.
     #[must_use]
     pub fn idempotency_key(mut self, key: &str) -> Self {
         self.spec.idempotency_key = keep(&mut self.problem, Name::new("idempotency_key", key));
@@ -302,14 +305,15 @@ impl NewJob {
     /// Puts the job into this lane of its queue. The jobs of a lane run one at a time, in the order
     /// in which the database stored them.
     ///
-    /// The first unfinished job of a lane is its head. The others are `Blocked` until the head has
-    /// ended, with or without success. A head that is delayed, backs off, is paused, or waits for a
-    /// suitable node holds up its lane, and only its lane. Priorities order the heads of different
-    /// lanes, never the jobs of one lane. The same name in another queue is another lane.
+    /// The first unfinished job of a lane is its head. The other unfinished jobs are `Blocked`.
+    /// When the head ends, with or without success, the next job becomes the head. A head that is
+    /// delayed, paused, waits for a retry or waits for a suitable node holds up its lane, and only
+    /// its lane. Priorities order the heads of different lanes, never the jobs of one lane. The
+    /// same name in another queue is another lane.
     ///
-    /// A job in a lane cannot also wait for a parent ([`after`](Self::after)) or a signal
-    /// ([`wait_for`](Self::wait_for)); the enqueue refuses it. Instead, let the job that must run
-    /// first enqueue this job as its last step.
+    /// The enqueue refuses a job in a lane that also waits for a parent ([`after`](Self::after),
+    /// [`after_batch`](Self::after_batch)) or a signal ([`wait_for`](Self::wait_for)). Instead,
+    /// let the job that must run first enqueue this job as its last step.
     ///
     /// ```
     /// use ratchet::NewJob;
@@ -326,8 +330,9 @@ impl NewJob {
 
     /// Adds a tag by which the job can be found. A job may have up to [`MAX_TAGS`] tags.
     ///
-    /// Tags are a set and are compared exactly, like every [`Name`]: `tenant:a` and `tenant:A` are
-    /// two tags. They never change, and have no influence on when and where the job runs.
+    /// Adding a tag twice has no effect. Tags are compared exactly, like every [`Name`]: `tenant:a`
+    /// and `tenant:A` are two tags. The tags of a stored job never change. They do not affect when
+    /// or where the job runs.
     ///
     /// ```
     /// use ratchet::NewJob;
@@ -345,11 +350,11 @@ impl NewJob {
 
     /// Lets the job run only while it holds a permit of this resource.
     /// [`Client::set_permits`](crate::Client::set_permits) sets how many permits the resource has
-    /// in the whole cluster. While none is free, other jobs are still claimed, even from the same
-    /// queue. A job has at most one permit.
+    /// in the whole cluster. While no permit is free, nodes still claim other jobs, even from the
+    /// same queue. A job can require a permit of only one resource.
     ///
     /// A claim takes the permit, and the end of the claim frees it, however the claim ends. The
-    /// enqueue is refused if the resource's number of permits was never set. A few hundred
+    /// enqueue fails if the number of permits of the resource was never set. A few hundred
     /// resources are fine. To run one job at a time for each of many customers, use
     /// [lanes](Self::lane).
     ///
@@ -373,10 +378,10 @@ impl NewJob {
     /// Lets the job run only after this parent has ended as the condition requires. A job with
     /// several parents waits for all of them.
     ///
-    /// The parent must be in the same enqueue or already stored; if it has ended, the link is
-    /// decided at once. Until all its links are met, the job is `Blocked`. As soon as one of its
-    /// links can no longer be met, the job is `Cancelled`. For the jobs that wait for this job, it
-    /// has then ended.
+    /// The parent must be in the same enqueue or already stored. If it has already ended, the
+    /// enqueue decides the link. The job is `Blocked` until all its links are met. If one of its
+    /// links can no longer be met, the job becomes `Cancelled`. Jobs that wait for this job then
+    /// see it as a parent that has ended.
     ///
     /// ```
     /// use ratchet::{Condition, NewJob};
@@ -392,8 +397,8 @@ impl NewJob {
     }
 
     /// Makes the job a callback of this batch: it runs only after the batch meets the condition. A
-    /// batch may have any number of callbacks. They may be enqueued at any time, even after the
-    /// batch has ended.
+    /// batch may have any number of callbacks. A callback can be enqueued as long as the batch is
+    /// stored, even after the batch has ended.
     #[must_use]
     pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {
         self.waiting_for(After::Batch { batch, condition })
@@ -405,17 +410,19 @@ impl NewJob {
         self
     }
 
-    /// Makes the job a child of this batch, which must be open at the enqueue.
+    /// Makes the job a child of this batch. The enqueue fails if the batch is closed or not stored.
     #[must_use]
     pub const fn in_batch(mut self, batch: BatchId) -> Self {
         self.spec.batch = Some(batch);
         self
     }
 
-    /// Lets the job run only after a signal of this name was delivered to it. If none is delivered
-    /// within `timeout` after the enqueue, the job fails, even if it still waits for other jobs.
+    /// Lets the job run only after a signal of this name was delivered to it. If no such signal is
+    /// delivered within `timeout` after the enqueue, the job fails, even if it still waits for
+    /// other jobs.
     ///
-    /// Only a signal sent after the enqueue counts: signals are not kept for later jobs.
+    /// A signal that was sent before the enqueue does not count, because signals are not kept for
+    /// later jobs.
     #[must_use]
     pub fn wait_for(mut self, key: &str, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("timeout", timeout));
@@ -454,17 +461,19 @@ impl NewJob {
         self.run_at
     }
 
-    /// Returns whether the job is due as soon as it is enqueued. Parents are not considered,
-    /// because they may have ended by the time of the enqueue.
+    /// Returns whether the job is due as soon as it is enqueued, and waits for no signal. Ignores
+    /// parents, because they may have ended by the time of the enqueue. Ignores the lane, because
+    /// the job may become its head.
     #[must_use]
     pub const fn is_due_at_once(&self) -> bool {
         matches!(self.run_at, RunAt::Now | RunAt::In(Duration::ZERO)) && self.spec.signal.is_none()
     }
 
-    /// Checks that every value given to a setter can be stored.
+    /// Checks that the job can be enqueued: every value that was set, the number of tags and
+    /// parents, and that a job in a lane waits for no parent and no signal.
     ///
     /// # Errors
-    /// The first [`InvalidInput`], naming the field.
+    /// Returns the first problem, as an [`InvalidInput`] that names the field.
     pub fn validate(&self) -> Result<(), InvalidInput> {
         match &self.problem {
             Some(problem) => Err(problem.clone()),
@@ -495,12 +504,12 @@ impl NewJob {
         Ok(())
     }
 
-    /// Refuses jobs that need an optional trait that the store lacks:
+    /// Refuses jobs that need an optional trait which the store does not implement:
     /// [`WorkflowStore`](crate::store::WorkflowStore), [`SignalStore`](crate::store::SignalStore)
     /// or [`PermitStore`](crate::store::PermitStore).
     ///
     /// # Errors
-    /// [`StoreErrorKind::Invalid`], naming the field that the store does not support.
+    /// [`StoreErrorKind::Invalid`], which names the field that the store does not support.
     pub(crate) fn refuse_beyond(
         jobs: &[Self],
         workflows: bool,
@@ -530,7 +539,8 @@ impl NewJob {
         }
     }
 
-    /// Checks all jobs of an enqueue.
+    /// Checks all jobs of an enqueue: their number, and each job. Also checks that no job occurs
+    /// twice, and that the links form no cycle and no chain that is too long.
     ///
     /// # Errors
     /// [`StoreErrorKind::Invalid`] with the first problem found.
@@ -548,8 +558,8 @@ impl NewJob {
 /// Refuses a call that contains a job twice, because the caller probably meant [`NewJob::another`]
 /// instead of a clone.
 fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
-    // Jobs are mostly passed in the order of their creation. Their ids are then sorted, and no set
-    // is needed.
+    // Callers mostly pass jobs in the order of their creation. Their ids are then in ascending
+    // order, so the check needs no set.
     if jobs.is_sorted_by(|earlier, later| earlier.id < later.id) {
         return Ok(());
     }
@@ -594,9 +604,10 @@ fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enqueued {
-    /// The job was stored under this id.
+    /// The job is stored under this id. Another enqueue of the same [`NewJob`] also returns this
+    /// outcome as long as the job is stored.
     Created(JobId),
-    /// Nothing was stored, because this earlier job has the unique key or the idempotency key.
+    /// The job was not stored, because this earlier job has the unique key or the idempotency key.
     Duplicate(JobId),
 }
 

@@ -1,4 +1,5 @@
-//! Nodes: the content of their heartbeats, and the reply of the store.
+//! Nodes: their heartbeats, the store's replies, the stored records, and the pass over these
+//! records.
 
 use std::time::Duration;
 
@@ -28,15 +29,17 @@ use crate::time::{self, Timestamp, duration_millis, to_millis, whole_millis};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum NodeStatus {
-    /// The node starts and does not claim yet.
+    /// The node is starting and does not claim jobs yet.
     Joining = 0,
     /// The node claims jobs.
     Active = 1,
-    /// The node finishes its jobs and claims no more.
+    /// The node finishes its jobs and claims no new ones.
     Draining = 2,
-    /// The node has shut down, or fell silent while it was draining.
+    /// The node has shut down. Also the status of a node that fell silent or was replaced while it
+    /// was draining.
     Left = 3,
-    /// The node was silent for too long, or a newer node with its label has replaced it.
+    /// The node was silent for too long, was replaced by a newer node with its label, or was
+    /// declared dead by another process.
     Dead = 4,
 }
 
@@ -50,7 +53,7 @@ impl NodeStatus {
         Self::Dead,
     ];
 
-    /// Returns the number that stores keep for the status.
+    /// Returns the number that stores save for the status.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
@@ -67,15 +70,15 @@ impl NodeStatus {
             .ok_or_else(|| InvalidInput::new("status", format!("{code} is not a node status")))
     }
 
-    /// Returns whether the node is joining, active or draining. The claims of a node that is not
-    /// live are reclaimed.
+    /// Returns whether the node is live: joining, active or draining. The cluster reclaims the
+    /// claims of a node that is not live.
     #[must_use]
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Joining | Self::Active | Self::Draining)
     }
 
-    /// Returns the status of a node that fell silent or was replaced by a new node with its label:
-    /// `Left` if it was draining or had left, otherwise `Dead`.
+    /// Returns the status that a node with this status gets when it falls silent, or when a newer
+    /// node with its label replaces it: `Left` if it was draining or had left, otherwise `Dead`.
     #[must_use]
     pub const fn when_lost(self) -> Self {
         match self {
@@ -84,7 +87,8 @@ impl NodeStatus {
         }
     }
 
-    /// Returns the stored status after a heartbeat with the status `said`.
+    /// Returns the new stored status after a heartbeat in which the node reports the status `said`.
+    /// `self` is the stored status before the heartbeat.
     ///
     /// `Left` and `Dead` are final: the stored status stays, and the reply shows it to the node. A
     /// node that was asked to drain stays `Draining` until it reports that it has left.
@@ -116,27 +120,28 @@ impl NodeStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeLoad {
-    /// The number of bodies that run.
+    /// The number of job bodies that are running.
     pub running: u32,
-    /// The number of bodies that may run at once.
+    /// The maximum number of job bodies that run at once.
     pub capacity: u32,
     /// The number of open connections to the database; `None` if the store does not report it.
     pub connections: Option<u32>,
-    /// Processor time that the process used since its previous heartbeat, in percent of one
+    /// The processor time that the process has used since its previous heartbeat, in percent of one
     /// processor; `None` if unknown.
     pub cpu_percent: Option<u32>,
-    /// Memory that the process uses, in bytes; `None` if unknown.
+    /// The memory that the process uses, in bytes; `None` if unknown.
     pub memory_bytes: Option<u64>,
     /// The totals of the node since it was built; `None` for a node of an earlier version.
     pub totals: Option<NodeTotals>,
-    /// The number of claims that the store listed under the node at two heartbeats in a row,
-    /// although the node does not hold them. Their jobs wait. `None` for a node of an earlier
-    /// version, which does not report this.
+    /// The number of claims that the node does not hold, although the store listed them under the
+    /// node at the last two heartbeats. The jobs of these claims do not run. `None` for a node of
+    /// an earlier version, which does not report this number.
     pub unheld_claims: Option<u32>,
 }
 
 impl NodeLoad {
-    /// Creates the load of a node that runs `running` of at most `capacity` bodies.
+    /// Creates the load of a node that runs `running` of at most `capacity` bodies. The other
+    /// fields are `None`.
     #[must_use]
     pub const fn new(running: u32, capacity: u32) -> Self {
         Self {
@@ -151,8 +156,8 @@ impl NodeLoad {
     }
 }
 
-/// The work that a node accepts: its roles, its capabilities, the kinds that it runs, and its
-/// pools.
+/// The work that a node accepts: its roles, its capabilities, the kinds of jobs that it runs, and
+/// its pools.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -180,13 +185,14 @@ pub struct NodeProfile {
     /// The time-zone data with which the node computes the slots of recurring jobs. `None` for a
     /// node of an earlier version, which does not report it.
     pub zone_data: Option<ZoneData>,
-    /// The pools of the node that currently claim; empty while it waits to become the active node
-    /// of a pair. `None` for a node of an earlier version, which does not report them.
+    /// The pools that currently claim jobs. Empty if the node runs no kinds, and while it is the
+    /// passive node of an active-passive group. `None` for a node of an earlier version, which does
+    /// not report them.
     pub pools: Option<Vec<PoolProfile>>,
 }
 
 impl NodeProfile {
-    /// Creates a profile with these roles and capabilities, and with unknown kinds.
+    /// Creates a profile with these roles and capabilities. The other fields are `None`.
     #[must_use]
     pub const fn new(roles: Vec<Name>, capabilities: Vec<Name>) -> Self {
         Self {
@@ -218,20 +224,21 @@ impl NodeProfile {
     }
 }
 
-/// The heartbeat of a node: its sign of life.
+/// The heartbeat of a node. It shows that the node is alive, and reports its state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Heartbeat {
     /// The node.
     pub node: NodeId,
-    /// The label of the node, a name for operators. When a node joins, the store ends every other
-    /// live node with the same label. So the claims of a process that was restarted are reclaimed
-    /// without waiting until its old node counts as silent.
+    /// The label of the node, a name for operators. When a node joins, the store marks every other
+    /// live node with the same label dead, or left if it was draining. So after a process restarts,
+    /// the claims of its old node are reclaimed at once, and not only after its old node counts as
+    /// silent.
     pub label: Name,
-    /// The status of the node.
+    /// The status of the node, as the node reports it.
     pub status: NodeStatus,
-    /// The longest time until the next heartbeat. A node counts as dead only after at least three
-    /// intervals of silence.
+    /// The maximum time until the next heartbeat. A silent node counts as dead after three
+    /// intervals at the earliest.
     pub interval: Duration,
     /// How busy the node is.
     pub load: NodeLoad,
@@ -240,7 +247,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Creates the heartbeat of an idle node.
+    /// Creates a heartbeat with an empty load and an empty profile. The interval is rounded up to
+    /// whole milliseconds.
     #[must_use]
     pub fn new(node: NodeId, label: Name, status: NodeStatus, interval: Duration) -> Self {
         Self {
@@ -272,18 +280,18 @@ impl Heartbeat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeartbeatReply {
-    /// The time of the database's clock.
+    /// The time of this heartbeat, by the database's clock.
     pub database_time: Timestamp,
-    /// The stored status of the node. It differs from the reported one if an operator asked the
-    /// node to drain, or if another node declared it dead.
+    /// The stored status of the node. It differs from the reported status if an operator has asked
+    /// the node to drain, or if the node was marked dead or left.
     pub status: NodeStatus,
     /// When the node was last seen before this heartbeat, according to its row; `None` if it had no
-    /// row. If this is earlier than the time in the previous reply, the database was reset to an
-    /// earlier state.
+    /// row. If this is earlier than the `database_time` of the previous reply, or `None` despite a
+    /// previous reply, the database went back to an earlier state.
     pub previous: Option<Timestamp>,
     /// The claims that the store lists under this node, in order of their tokens.
     pub claims: Vec<OwnedClaim>,
-    /// Whether no other node is live.
+    /// Whether this node is the only live node.
     pub alone: bool,
 }
 
@@ -306,8 +314,8 @@ impl HeartbeatReply {
         }
     }
 
-    /// Returns the tokens of the claims whose jobs an operator or a client wants cancelled, in
-    /// order.
+    /// Returns the tokens of the claims for whose jobs a client or an operator has requested
+    /// cancellation, in order.
     #[must_use]
     pub fn cancel_requested(&self) -> Vec<ClaimToken> {
         let requested = self.claims.iter().filter(|claim| claim.cancel_requested);
@@ -319,14 +327,14 @@ impl HeartbeatReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct OwnedClaim {
-    /// The claim.
+    /// The token of the claim.
     pub token: ClaimToken,
-    /// Whether an operator or a client wants the job cancelled.
+    /// Whether a client or an operator has requested the cancellation of the job.
     pub cancel_requested: bool,
 }
 
 impl OwnedClaim {
-    /// Creates an entry from its parts.
+    /// Creates a listed claim from its parts.
     #[must_use]
     pub const fn new(token: ClaimToken, cancel_requested: bool) -> Self {
         Self {
@@ -362,9 +370,9 @@ pub struct NodeRecord {
     pub status: NodeStatus,
     /// How busy the node is, according to its last heartbeat.
     pub load: NodeLoad,
-    /// The work that the node accepts.
+    /// The work that the node accepts, according to its last heartbeat.
     pub profile: NodeProfile,
-    /// The interval of the node's heartbeats, as the node reported it.
+    /// The maximum time until the node's next heartbeat, according to its last heartbeat.
     pub interval: Duration,
     /// When the store received the node's first heartbeat.
     pub started_at: Timestamp,
@@ -373,7 +381,7 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
-    /// The default for the minimum silence after which a node counts as dead: 15 s.
+    /// The default of the minimum silence after which a node counts as dead: 15 s.
     pub const DEAD_AFTER: Duration = Duration::from_secs(15);
 
     /// Creates the record of a node after its first heartbeat at `now`.
@@ -391,7 +399,7 @@ impl NodeRecord {
         }
     }
 
-    /// Applies a heartbeat of this node at `now`. `[node.heartbeat]`
+    /// Updates the record with a heartbeat of this node at `now`. `[node.heartbeat]`
     pub fn beat(&mut self, heartbeat: &Heartbeat, now: Timestamp) {
         self.status = self.status.after_heartbeat(heartbeat.status);
         self.label = heartbeat.label.clone();
@@ -401,21 +409,22 @@ impl NodeRecord {
         self.last_seen = now;
     }
 
-    /// Returns whether a new node, whose first heartbeat this is, replaces this node: both have the
-    /// same label, and this one is live. `[node.label]`
+    /// Returns whether a new node replaces this node. `first` is the first heartbeat of the new
+    /// node. It replaces this node if the new node is joining, both nodes have the same label, and
+    /// this node is live. `[node.label]`
     #[must_use]
     pub fn is_displaced_by(&self, first: &Heartbeat) -> bool {
         let joins = first.status == NodeStatus::Joining;
         joins && self.label == first.label && self.status.is_live()
     }
 
-    /// Marks a live node dead, or left if it was draining.
+    /// Marks the node dead, or left if it was draining. An ended node keeps its status.
     pub const fn lose(&mut self) {
         self.status = self.status.when_lost();
     }
 
-    /// Sets the status at the request of another process. Returns false, and changes nothing, if
-    /// the node has ended or already has this status. `[node.status]`
+    /// Sets the status at the request of another process. Returns `false` and changes nothing if
+    /// the node is not live or already has this status. `[node.status]`
     pub fn set_status(&mut self, status: NodeStatus) -> bool {
         let changes = self.status.is_live() && self.status != status;
         if changes {
@@ -424,7 +433,7 @@ impl NodeRecord {
         changes
     }
 
-    /// Returns how long a node with this reported interval must be silent to count as dead:
+    /// Returns how long a node with this heartbeat interval may be silent before it counts as dead:
     /// `dead_after` or three intervals, whichever is longer.
     #[must_use]
     pub fn patience(interval: Duration, dead_after: Duration) -> Duration {
@@ -438,8 +447,8 @@ impl NodeRecord {
         self.is_silent_by(dead_after, &ClockTrust::FULL, to_millis(now))
     }
 
-    /// Does the same as [`is_silent`](Self::is_silent), but corrects the silence by the steps in
-    /// `clock`. `now` is in milliseconds.
+    /// Does the same as [`is_silent`](Self::is_silent), but corrects the silence by the clock steps
+    /// in `clock`. `now` is in milliseconds since 1970.
     pub(crate) fn is_silent_by(&self, dead_after: Duration, clock: &ClockTrust, now: i64) -> bool {
         let patience = duration_millis(Self::patience(self.interval, dead_after));
         let seen = to_millis(self.last_seen);
@@ -447,23 +456,24 @@ impl NodeRecord {
     }
 }
 
-/// A pass over the stored nodes: it marks silent nodes dead and deletes old ended ones.
+/// A pass over the stored nodes. It marks silent nodes dead, or left if they were draining. It also
+/// deletes nodes that ended long ago.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeSweep {
     /// The minimum silence after which a node is marked dead; see [`NodeRecord::patience`].
     pub dead_after: Duration,
-    /// How long after its last heartbeat an ended node is deleted.
+    /// The time after its last heartbeat at which an ended node (dead or left) is deleted.
     pub forget_after: Duration,
-    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
-    /// may run the pass.
+    /// The tenure of the caller. The pass takes effect only while the tenure lasts. `None` if the
+    /// pass requires no tenure.
     pub guard: Option<Guard>,
     /// The known steps of the database's clock.
     pub clock: ClockTrust,
 }
 
 impl NodeSweep {
-    /// Creates a pass with these durations, measured on the database's clock.
+    /// Creates a pass with these durations, by the database's clock, and without a guard.
     #[must_use]
     pub const fn new(dead_after: Duration, forget_after: Duration) -> Self {
         Self {
@@ -481,7 +491,8 @@ impl NodeSweep {
         self
     }
 
-    /// Returns whether the pass marks this node dead at `now`.
+    /// Returns whether the pass marks this node dead, or left, at `now`: the node is live and
+    /// silent, and the clock has not stepped again.
     #[must_use]
     pub fn marks_dead(&self, node: &NodeRecord, now: Timestamp) -> bool {
         let now = to_millis(now);
@@ -490,17 +501,16 @@ impl NodeSweep {
             && node.is_silent_by(self.dead_after, &self.clock, now)
     }
 
-    /// Returns whether the pass deletes this node at `now`, provided that it owns no claims. The
-    /// node must have ended, or be among `died`, which this pass marked dead; and its last
-    /// heartbeat must be old enough.
+    /// Returns whether the pass deletes this node at `now`, provided that the node owns no claims.
+    /// The node must have ended before, or be in `died`, the nodes that this pass marked dead or
+    /// left. In addition, its last heartbeat must be more than `forget_after` ago.
     #[must_use]
     pub fn forgets(&self, node: &NodeRecord, died: &[NodeId], now: Timestamp) -> bool {
         let ended = !node.status.is_live() || died.contains(&node.node);
         ended && time::add(node.last_seen, self.forget_after) < now
     }
 
-    /// Returns whether the pass marks this node dead or may delete it, if it is made at the time
-    /// `now`.
+    /// Returns whether a pass at `now` marks this node dead or left, or may delete it.
     pub(crate) fn changes(&self, node: &NodeRecord, now: Timestamp) -> bool {
         self.marks_dead(node, now) || self.forgets(node, &[], now)
     }
@@ -518,7 +528,7 @@ impl NodeSweep {
 pub struct SweptNodes {
     /// The nodes that this pass marked dead or left, in order of their ids.
     pub died: Vec<NodeId>,
-    /// How many ended nodes the pass deleted. Some of them may also be in `died`.
+    /// The number of nodes that the pass deleted. Some of them may also be in `died`.
     pub forgotten: u64,
 }
 

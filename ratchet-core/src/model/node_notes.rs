@@ -1,5 +1,5 @@
-//! The parts of a heartbeat that no store reads. They are kept as one JSON text in the node's row,
-//! so that a new part needs no new column.
+//! Notes: the parts of a heartbeat that no store reads. A store keeps them as one JSON text in the
+//! node's row, so that a new part needs no new column.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::model::{Heartbeat, NodeLoad, NodeProfile, NodeRecord, NodeTotals, PoolProfile};
 use crate::schedule::ZoneData;
 
-/// The key of the zone data. The keys of the totals are at the same level.
+/// The key of the zone data. The keys of the totals are at the same level of the JSON object.
 const ZONE_DATA: &str = "zone_data";
 /// The key of the number of unheld claims; see
 /// [`NodeLoad::unheld_claims`](super::NodeLoad::unheld_claims).
@@ -51,8 +51,8 @@ impl NodeLoad {
 }
 
 impl Heartbeat {
-    /// Returns the totals, the zone data, the number of unheld claims and the pools as one text, as
-    /// stores keep them. `None` if the heartbeat has none of them.
+    /// Returns the totals, the zone data, the number of unheld claims and the pools as one JSON
+    /// text, which stores save. `None` if the heartbeat has none of them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -77,9 +77,11 @@ impl Heartbeat {
 }
 
 impl NodeRecord {
-    /// Reads the text that [`Heartbeat::notes`] returned, in this version or another. A missing
-    /// number becomes 0, an unknown key is ignored, and an unreadable value becomes `None`, so that
-    /// the node itself can still be read.
+    /// Sets the totals, the zone data, the number of unheld claims and the pools from the text that
+    /// [`Heartbeat::notes`] of this or another version returned.
+    ///
+    /// A part that is missing or unreadable becomes `None`, so that the rest of the node can still
+    /// be read. If only some of the totals are missing, they become 0. Unknown keys are ignored.
     pub fn read_notes(&mut self, notes: Option<&str>) {
         let read = |text| serde_json::from_str::<Map<String, Value>>(text).ok();
         let mut notes = notes.and_then(read).unwrap_or_default();

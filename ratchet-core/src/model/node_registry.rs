@@ -1,4 +1,4 @@
-//! Finds the nodes that own claims, for a reclaim pass.
+//! The registry with which a reclaim pass finds the owners of claims.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::id::NodeId;
 use crate::model::{NodeRecord, Owner};
 use crate::time::to_millis;
 
-/// The nodes that have a row, by id.
+/// The nodes of which the store has a readable row, by id.
 #[derive(Clone, Debug)]
 pub struct NodeRegistry<'a> {
     nodes: HashMap<NodeId, &'a NodeRecord>,
@@ -15,7 +15,7 @@ pub struct NodeRegistry<'a> {
 }
 
 impl<'a> NodeRegistry<'a> {
-    /// Creates the registry of all nodes that the store can read.
+    /// Creates a registry of these nodes. The caller must pass all nodes that the store can read.
     #[must_use]
     pub fn new(nodes: impl IntoIterator<Item = &'a NodeRecord>) -> Self {
         let nodes: HashMap<NodeId, &NodeRecord> =
@@ -27,8 +27,8 @@ impl<'a> NodeRegistry<'a> {
         }
     }
 
-    /// Returns the owner of a claim that is stored under this node. A node that has no readable row
-    /// is unknown.
+    /// Returns the owner of a claim that is stored under this node. `None` means that the claim is
+    /// stored under no node. A node that is not in the registry is unknown.
     #[must_use]
     pub fn owner(&self, node: Option<NodeId>) -> Owner<'a> {
         let Some(node) = node else {

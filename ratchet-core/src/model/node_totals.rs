@@ -1,10 +1,10 @@
 use serde::{Deserialize, Serialize};
 
-/// What a node has done since it was built. The numbers never decrease, even if the node continues
-/// under a new id after it was declared dead.
+/// The totals of a node's work since the node was built. The numbers never decrease, even if the
+/// node continues under a new id after it was declared dead.
 ///
-/// The difference between two readings of one node, divided by the time between them, is a rate;
-/// [`Meter`](crate::throughput::Meter) computes it.
+/// [`Meter`](crate::throughput::Meter) computes rates from the differences between two readings of
+/// a node.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -19,16 +19,16 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct NodeTotals {
-    /// The number of bodies that began.
+    /// The number of job bodies that began.
     pub begun: u64,
-    /// The total time between due time and claim of the jobs of these bodies, in milliseconds, by
-    /// the database's clock.
+    /// The total time that the jobs of these bodies waited, from their due time to their claim. In
+    /// milliseconds, by the database's clock.
     pub waited_ms: u64,
-    /// The number of claims that ended in success.
+    /// The number of claims that the node settled as succeeded.
     pub succeeded: u64,
-    /// The number of claims that made a dead letter.
+    /// The number of claims that the node settled as failed, without a further attempt.
     pub failed: u64,
-    /// The number of failed attempts that will be retried.
+    /// The number of claims that the node settled as failed, with a further attempt.
     pub retried: u64,
 }
 

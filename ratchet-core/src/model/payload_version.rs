@@ -1,4 +1,4 @@
-//! The version of a payload, as stores keep it.
+//! The version of a payload, and the form in which stores save it.
 
 use crate::error::InvalidInput;
 use crate::limits::MAX_PAYLOAD_VERSION;
@@ -6,7 +6,7 @@ use crate::limits::MAX_PAYLOAD_VERSION;
 /// The version of a payload whose type sets no version.
 pub(crate) const FIRST: u32 = 1;
 
-/// Returns the stored form of a payload's version: `None` for 1, which most payloads have.
+/// Returns the stored form of a payload's version: `None` for version 1, which most payloads have.
 #[must_use]
 pub fn payload_version_to_stored(version: u32) -> Option<i32> {
     let stored = i32::try_from(version).unwrap_or(i32::MAX);
@@ -16,7 +16,7 @@ pub fn payload_version_to_stored(version: u32) -> Option<i32> {
 /// Returns the version of a payload from its stored form.
 ///
 /// # Errors
-/// [`InvalidInput`] if no payload can have this version.
+/// [`InvalidInput`] if the number is not an allowed version.
 pub fn payload_version_from_stored(stored: Option<i64>) -> Result<u32, InvalidInput> {
     let Some(stored) = stored else {
         return Ok(FIRST);
@@ -27,7 +27,7 @@ pub fn payload_version_from_stored(stored: Option<i64>) -> Result<u32, InvalidIn
         .map_err(|_| InvalidInput::new("payload_version", format!("cannot be {stored}")))
 }
 
-/// Refuses a version that cannot be stored.
+/// Refuses a version that is 0 or above [`MAX_PAYLOAD_VERSION`].
 pub(crate) fn check(version: u32) -> Result<(), InvalidInput> {
     match version {
         FIRST..=MAX_PAYLOAD_VERSION => Ok(()),

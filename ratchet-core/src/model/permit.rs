@@ -2,7 +2,7 @@
 
 use crate::name::Name;
 
-/// A resource, how many permits it has, and how many of them are held.
+/// A resource, the number of its permits, and how many of them are held.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -16,9 +16,9 @@ use crate::name::Name;
 pub struct PermitInfo {
     /// The resource.
     pub resource: Name,
-    /// How many jobs may hold a permit of the resource at once.
+    /// The maximum number of jobs that may hold a permit of the resource at once.
     pub max: u32,
-    /// How many running jobs hold a permit. This can exceed `max` after `max` was lowered.
+    /// The number of running jobs that hold a permit. It can exceed `max` after `max` was lowered.
     pub held: u64,
 }
 

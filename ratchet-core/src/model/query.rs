@@ -28,11 +28,11 @@ use crate::state::JobState;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFilter {
-    /// The states; empty for any state.
+    /// The states that the job may have; empty for any state.
     pub states: Vec<JobState>,
-    /// The queue; `None` for any.
+    /// The queue that the job must be in; `None` for any queue.
     pub queue: Option<Name>,
-    /// The kind; `None` for any.
+    /// The kind that the job must have; `None` for any kind.
     pub kind: Option<Name>,
     /// A tag that the job must have; `None` for any job.
     pub tag: Option<Name>,
@@ -47,7 +47,8 @@ impl JobFilter {
         Self::default()
     }
 
-    /// Selects only jobs in this state. Several calls select jobs in any of the given states.
+    /// Selects only jobs in this state. After several calls, the filter selects jobs in any of the
+    /// given states.
     #[must_use]
     pub fn state(mut self, state: JobState) -> Self {
         self.states.push(state);
@@ -82,7 +83,7 @@ impl JobFilter {
         self
     }
 
-    /// Returns the states that match.
+    /// Returns the states whose jobs can match: every state if [`states`](Self::states) is empty.
     #[must_use]
     pub fn wanted_states(&self) -> Vec<JobState> {
         if self.states.is_empty() {
@@ -110,7 +111,9 @@ impl JobFilter {
     }
 }
 
-/// The order of a listing. Jobs are sorted by id, which is the order of their creation.
+/// The order of a listing. Jobs are sorted by id. This is the order of their creation for jobs that
+/// one process created, and approximately for other jobs. The id of a recurring job sorts by the
+/// time of its slot.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -124,36 +127,39 @@ impl JobFilter {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobOrder {
-    /// Newest first.
+    /// The highest id, and so the newest job, first.
     #[default]
     NewestFirst,
-    /// Oldest first.
+    /// The lowest id, and so the oldest job, first.
     OldestFirst,
 }
 
-/// How much of a job is read.
+/// The amount of data to read of each job.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {
 /// use ratchet::Detail;
 ///
-/// // Without payload, result and progress: cheap for many jobs.
+/// // Without payload, checkpoint and result: cheap for many jobs.
 /// let found = client.jobs(&[job], Detail::Outline).await?;
 /// # drop(found);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Everything.
+    /// All data.
     #[default]
     Whole,
-    /// Everything except what may be large; see [`JobRecord::outline`]. This is enough for lists.
+    /// All data except the parts that may be large; see [`JobRecord::outline`]. This is enough for
+    /// lists.
     Outline,
 }
 
-/// A request for one page of a listing. The next page begins after a job and not at an offset. So
-/// reading all pages returns every job that exists during the whole time exactly once, whatever is
-/// added or removed in the meantime.
+/// A request for one page of a listing.
+///
+/// The cursor of the next page is a job, not an offset. So a caller that reads all pages gets every
+/// job that is stored and matches the filter during the whole time exactly once, even if other jobs
+/// are added or removed between the pages.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -176,18 +182,20 @@ pub enum Detail {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PageRequest {
-    /// The maximum number of jobs on the page; at least 1.
+    /// The maximum number of jobs on the page, from 1 to [`limits::MAX_BATCH`].
     pub limit: usize,
-    /// Only jobs after this one: [`JobPage::next`] of the previous page.
+    /// The job after which the page begins: [`JobPage::next`] of the previous page. `None` for the
+    /// first page.
     pub after: Option<JobId>,
-    /// The order.
+    /// The order of the jobs.
     pub order: JobOrder,
-    /// How much of each job is read. Archived jobs are always whole.
+    /// The amount of data to read of each job. Has no effect on archived jobs, which are always
+    /// read whole.
     pub detail: Detail,
 }
 
 impl PageRequest {
-    /// Requests the first `limit` jobs, newest first.
+    /// Creates a request for the first `limit` jobs, newest first, with all their data.
     #[must_use]
     pub const fn first(limit: usize) -> Self {
         Self {
@@ -198,7 +206,7 @@ impl PageRequest {
         }
     }
 
-    /// Requests the page after this job.
+    /// Sets the job after which the page begins. `None` requests the first page.
     #[must_use]
     pub const fn after(mut self, job: Option<JobId>) -> Self {
         self.after = job;
@@ -212,22 +220,22 @@ impl PageRequest {
         self
     }
 
-    /// Sets how much of each job is read; everything by default.
+    /// Sets the amount of data to read of each job; all data by default.
     #[must_use]
     pub const fn detail(mut self, detail: Detail) -> Self {
         self.detail = detail;
         self
     }
 
-    /// Returns how many rows a store reads for the page: one more than the page shows. The extra
-    /// row shows whether there is a next page.
+    /// Returns how many rows a store reads for the page: one more than the limit. The extra row
+    /// shows whether there is a next page.
     #[must_use]
     pub const fn read_limit(&self) -> usize {
         self.limit.saturating_add(1)
     }
 
-    /// Cuts the rows down to the page. If there is a next page, returns the last row of this page,
-    /// after which the next page begins.
+    /// Removes the rows beyond the limit. If there were any, there is a next page, and this method
+    /// returns the last row of this page, after which the next page begins.
     pub fn cut<'r, T>(&self, rows: &'r mut Vec<T>) -> Option<&'r T> {
         let more = rows.len() > self.limit;
         rows.truncate(self.limit);
@@ -268,7 +276,7 @@ pub struct JobPage {
 /// The number of jobs in each state; states without jobs are absent.
 pub type StateCounts = BTreeMap<JobState, u64>;
 
-/// A queue as an operator sees it.
+/// A queue, whether it is paused, and the number of its jobs in each state.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -284,15 +292,15 @@ pub type StateCounts = BTreeMap<JobState, u64>;
 pub struct QueueInfo {
     /// The name of the queue.
     pub name: Name,
-    /// Whether the queue is paused. Jobs of a paused queue are not claimed.
+    /// Whether the queue is paused. Nodes claim no jobs of a paused queue.
     pub paused: bool,
     /// The number of the queue's jobs in each state.
     pub counts: StateCounts,
 }
 
 impl QueueInfo {
-    /// Collects the queues that are paused or have jobs, in order of name. Adds up the counts of
-    /// each queue and state.
+    /// Collects the queues that are paused or have counts, in the order of their names. If `counts`
+    /// has several counts for one queue and state, adds them up.
     #[must_use]
     pub fn collect(
         paused: &BTreeSet<Name>,
@@ -317,19 +325,19 @@ impl QueueInfo {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PurgeRequest {
-    /// The terminal state of the jobs.
+    /// The state of the jobs. It must be terminal.
     pub state: JobState,
-    /// Only jobs that finished longer ago than this, by the database's clock.
+    /// Only jobs that finished more than this long ago, by the database's clock.
     pub older_than: Duration,
-    /// The maximum number of jobs in one pass; at least 1.
+    /// The maximum number of jobs in one pass, from 1 to [`limits::MAX_BATCH`].
     pub limit: usize,
-    /// The tenure of the caller; the pass takes effect only while it lasts. `None` if any caller
-    /// may run the pass.
+    /// The tenure of the caller. The pass takes effect only while the tenure lasts. `None` if the
+    /// pass requires no tenure.
     pub guard: Option<Guard>,
 }
 
 impl PurgeRequest {
-    /// Selects up to `limit` jobs that reached `state` more than `older_than` ago.
+    /// Creates a request for up to `limit` jobs that reached `state` more than `older_than` ago.
     #[must_use]
     pub const fn new(state: JobState, older_than: Duration, limit: usize) -> Self {
         Self {

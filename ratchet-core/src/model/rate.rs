@@ -1,4 +1,4 @@
-//! The requests of a rate limiter to a store, and the answers.
+//! The requests of a rate limiter to a store, and the store's answers.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::limits;
 use crate::name::Name;
 use crate::rate::Rate;
 
-/// A request for one start under a key.
+/// A request to start one job under a key that has a rate limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RateRequest {
-    /// The key that is limited. All starts under the same key share its rate.
+    /// The key. All starts under the same key share one rate limit.
     pub key: Name,
-    /// The maximum number of starts per interval.
+    /// The rate limit: the maximum number of starts per interval.
     pub rate: Rate,
 }
 
@@ -37,7 +37,7 @@ impl RateRequest {
     }
 }
 
-/// The answer to a request for one start.
+/// The answer of a rate limiter or of a store to a request for one start.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,9 +50,9 @@ impl RateRequest {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateAnswer {
-    /// The start may happen now, and was counted.
+    /// The job may start now, and the start is counted.
     Granted,
-    /// The start must wait, and was not counted. A new request after this time is granted, if no
-    /// other request was granted first.
+    /// The job must wait, and no start is counted. A new request after this time is granted, unless
+    /// another request for the key is granted first.
     Wait(Duration),
 }

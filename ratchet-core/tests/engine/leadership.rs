@@ -253,6 +253,40 @@ async fn who_crashes_is_followed_within_the_ttl_and_its_jobs_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_of_locks_that_hangs_delays_no_takeover() {
+    let world = World::new();
+    let hangs = Arc::new(AtomicBool::new(false));
+    let candidate = |store: MemoryStore| {
+        let roles = (0..20).map(|role| format!("role {role}"));
+        let builder = world.builder_on(store);
+        start(roles.fold(builder, |builder, role| builder.role(&role)))
+    };
+    let first = candidate(world.store.clone());
+    sleep(SECOND).await;
+    let second = candidate(world.store.clone().with_faults({
+        let hangs = Arc::clone(&hangs);
+        move |operation| match operation {
+            // As if the jobs used all connections.
+            "list_locks" if hangs.load(Ordering::SeqCst) => Fault::Delay(60 * SECOND),
+            _ => Fault::None,
+        }
+    }));
+    sleep(60 * SECOND).await;
+    hangs.store(true, Ordering::SeqCst);
+    first.kill().await;
+    let died = monotonic();
+    for role in (0..20).map(|role| format!("role {role}")) {
+        while !leads(&second, &role) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let timings = LeaderTimings::default();
+    let bound = timings.ttl + timings.heartbeat;
+    assert!(died.elapsed() <= bound, "{:?}", died.elapsed());
+    second.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_say_what_they_are_there_for_and_only_the_promotable_lead() {
     let world = World::new();
     let worker = start(world.builder().promotable(false).capabilities(["gpu"]));

@@ -6,9 +6,9 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::bson::doc;
 use ratchet_conformance::kit::{enqueue, request_all};
-use ratchet_core::model::Detail;
+use ratchet_core::model::{Detail, JobSelector};
 use ratchet_core::store::{Checked, DiagnosticStore, JobStore, NodeStore};
-use ratchet_core::{JobId, NewJob};
+use ratchet_core::{JobAction, JobId, NewJob};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
@@ -102,6 +102,10 @@ pub(crate) async fn jobs_of_a_route_that_does_not_exist_are_found(space: Arc<Spa
             .iter()
             .all(|one| one.code != "lost_route")
     );
+    // A job that has ended needs no route.
+    let ended = enqueue(&store, NewJob::new("second", &1)).await;
+    let ended = JobSelector::Ids(vec![ended]);
+    store.act(&ended, JobAction::Cancel).await.unwrap();
     let routes = space.of_majority("routes");
     routes.delete_one(doc! { "_id": 2 }).await.unwrap();
     let findings = store.findings().await.unwrap();

@@ -106,6 +106,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         a_holder_that_returns_before_a_candidate_looks_keeps_its_locks
         a_lock_outlives_the_planned_end_of_its_connection
         an_old_connection_stays_while_it_cannot_be_replaced
+        a_connection_that_opens_slowly_is_not_dropped_half_way
         a_session_that_cannot_be_seen_counts_as_alive
         a_candidate_that_waited_for_the_row_sees_the_holders_new_session
         a_candidate_with_a_takeover_delay_leaves_it_to_the_others
@@ -116,7 +117,8 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
         a_closed_store_refuses_and_connects_no_more
         closing_again_is_silent without_wakeups_no_node_is_woken
-        an_enqueue_that_meets_its_deadline_is_taken_back a_client_enqueues_in_transactions;
+        an_enqueue_that_meets_its_deadline_is_taken_back a_client_enqueues_in_transactions
+        a_node_with_an_idle_interval_finds_what_was_committed;
     undelivered: a_lane_whose_head_was_claimed_unheard_goes_on
         a_permit_that_was_claimed_unheard_is_free_again;
 };

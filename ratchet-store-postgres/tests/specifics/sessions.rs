@@ -240,6 +240,28 @@ pub(crate) async fn an_old_connection_stays_while_it_cannot_be_replaced(schema: 
     drop_role(&schema, &role).await;
 }
 
+pub(crate) async fn a_connection_that_opens_slowly_is_not_dropped_half_way(schema: Arc<Schema>) {
+    let (holder, other) = (bound(&schema).await, timed(&schema).await);
+    take(&holder, "holder").await;
+    let first = session(&schema).await;
+    end_session(&schema).await;
+    // The new connection cannot bind the lock yet, so the call uses a connection for jobs.
+    let held_up = "BEGIN; SELECT 1 FROM {schema}.locks FOR UPDATE";
+    schema.execute(held_up).await.unwrap();
+    let shown = holder.inspect(&name("lock")).await.unwrap();
+    assert_eq!(shown.unwrap().holder.unwrap().owner, name("holder"));
+    schema.execute("COMMIT").await.unwrap();
+    let second = loop {
+        match session(&schema).await {
+            moved if moved != first => break moved,
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    holder.inspect(&name("lock")).await.unwrap();
+    assert_held(&other, "holder").await;
+    assert_eq!(session(&schema).await, second);
+}
+
 pub(crate) async fn a_session_that_cannot_be_seen_counts_as_alive(schema: Arc<Schema>) {
     let holder = bound(&schema).await;
     take(&holder, "holder").await;

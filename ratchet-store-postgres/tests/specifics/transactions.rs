@@ -7,8 +7,9 @@ use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::cluster::{JobWakeups, Wakeup, WakeupStream};
 use ratchet_core::model::Enqueued;
 use ratchet_core::store::{AppTransaction, Checked, Store, TransactionStore};
-use ratchet_core::{Ratchet, StoreErrorKind, Wakes};
+use ratchet_core::{Job, JobContext, JobResult, Ratchet, StoreErrorKind, Wakes};
 use ratchet_sql::JOB_TABLES;
+use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgConnection;
 use sqlx::{Connection, Row};
 
@@ -263,6 +264,55 @@ async fn meet_the_deadline(schema: &Schema) {
     go_on.send(()).unwrap();
     blocking.await.unwrap().unwrap();
     assert!(!exists(&store, id).await);
+}
+
+#[derive(Deserialize, Serialize)]
+struct Nothing;
+
+impl Job for Nothing {
+    const KIND: &'static str = "nothing";
+    type Output = ();
+
+    async fn run(self, _: JobContext) -> JobResult<()> {
+        Ok(())
+    }
+}
+
+pub(crate) async fn a_node_with_an_idle_interval_finds_what_was_committed(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let node = Ratchet::builder(Arc::new(store.clone()))
+        .register::<Nothing>()
+        .idle_interval(Duration::from_secs(3_600))
+        .build()
+        .unwrap();
+    let client = node.client().clone();
+    let ended = async |id| {
+        while !client.job(id).await.unwrap().unwrap().state.is_terminal() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let node = Arc::new(node);
+    let running = tokio::spawn({
+        let node = Arc::clone(&node);
+        async move { node.run().await }
+    });
+    let before = client.enqueue(Nothing.into_job()).await.unwrap();
+    ended(before.id()).await;
+    // The pauses between polls grow up to a second, and then to an hour.
+    let mut polls = 0;
+    while polls != node.stats().claim_calls {
+        polls = node.stats().claim_calls;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    let mut application = application(&schema).await;
+    for delay in [0, 3_600] {
+        let mut tx = application.begin().await.unwrap();
+        let job = Nothing.into_job().delay(Duration::from_millis(delay));
+        let job = client.enqueue_in(&mut tx, job).await.unwrap();
+        tx.commit().await.unwrap();
+        ended(job.id()).await;
+    }
+    running.abort();
 }
 
 pub(crate) async fn a_client_enqueues_in_transactions(schema: Arc<Schema>) {

@@ -32,7 +32,8 @@ impl NodeBuilder {
 
     /// Sets the longest interval between heartbeats of a node that holds no job and leads no other
     /// node. The default is 30 s, the maximum 1 h. An order to drain can take that long to reach
-    /// such a node.
+    /// such a node. The node sends a heartbeat as soon as it claims a job. If it dies before that
+    /// heartbeat, its claim is reclaimed only after three of these intervals.
     pub fn heartbeat_max(mut self, interval: Duration) -> Self {
         self.config.heartbeat_max = interval;
         self
@@ -49,10 +50,17 @@ impl NodeBuilder {
     /// [`leader_timings`](Self::leader_timings), and uses an [in-process
     /// coordinator](InProcessCoordinator). A later call of such a setter replaces that part.
     ///
-    /// Jobs that this process enqueues start at once, and delayed and recurring jobs start when
-    /// they are due. What another process enqueues or asks for takes effect up to `interval` later,
-    /// as do the timeouts of signals. After a crash of this process, no node leads for `interval`
-    /// and another minute, so that delayed jobs start up to `interval` late in that time.
+    /// Jobs that this node's client enqueues start at once, and delayed and recurring jobs start
+    /// when they are due. A job that the client enqueues in a transaction of the application starts
+    /// after the commit, at most about as long after it as the transaction took since the enqueue,
+    /// if that is less than a minute. What another client or process enqueues or asks for takes
+    /// effect up to `interval` later, as do the timeouts of signals. To wake this node from another
+    /// client of the process, create an [`InProcessCoordinator`], and pass a clone of it to this
+    /// builder and to [`Client::with_coordinator`](crate::Client::with_coordinator).
+    ///
+    /// While no node leads, delayed jobs and retries start up to `interval` late. After a crash of
+    /// the leader, that lasts for `interval` and another minute. If a new process starts before the
+    /// old one has ended, as in a rolling deployment, it lasts for up to `interval`.
     ///
     /// ```
     /// # use std::sync::Arc;

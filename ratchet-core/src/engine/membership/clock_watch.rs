@@ -29,6 +29,10 @@ const TOLERANCE: i64 = 100;
 /// time. With 10, the maximum is a tenth of the elapsed time. Time services correct a clock more
 /// slowly than this. A drift of a tenth is also too small to make a live node count as dead.
 const DRIFT: i64 = 10;
+/// Maximum drift, in milliseconds, that does not count as a step, however long the time between two
+/// heartbeats. It is shorter than a node may be silent. Time services correct less than this in an
+/// hour; a faster correction counts as a step, which only delays the recovery of dead nodes.
+const LARGEST_DRIFT: i64 = 6_000;
 
 /// Reading of the database's clock by one heartbeat.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +83,7 @@ impl ClockWatch {
             self.trust = self.trust.clone().stepped(at, by);
             return Some(ClockStep::Forward(by));
         }
-        if moved < least - least / DRIFT - TOLERANCE {
+        if moved < least - drift(least) - TOLERANCE {
             let surely = millis_between(moved, least);
             self.trust = self.trust.clone().stepped_back(surely);
             return Some(ClockStep::Back(millis_between(moved, most)));
@@ -107,8 +111,13 @@ impl ClockWatch {
 
 /// Returns how far a clock without a step can advance in the elapsed time, at most. The argument
 /// and the result are in milliseconds.
-const fn with_drift(elapsed: i64) -> i64 {
-    elapsed.saturating_add(elapsed / DRIFT + TOLERANCE)
+fn with_drift(elapsed: i64) -> i64 {
+    elapsed.saturating_add(drift(elapsed) + TOLERANCE)
+}
+
+/// Returns how far a clock without a step can drift in the elapsed time, at most.
+fn drift(elapsed: i64) -> i64 {
+    (elapsed / DRIFT).min(LARGEST_DRIFT)
 }
 
 #[cfg(test)]
@@ -210,6 +219,19 @@ mod tests {
             let mut beats = Beats::new();
             beats.beat(0, 0, 0);
             assert_eq!(beats.beat(5_000, 0, 5_000 - jump).is_some(), steps);
+        }
+    }
+
+    #[test]
+    fn a_step_is_seen_also_between_heartbeats_that_are_an_hour_apart() {
+        let hour = 3_600_000_u64;
+        for (jump, steps) in [(6_100, false), (6_101, true)] {
+            for direction in [1, -1] {
+                let mut beats = Beats::new();
+                beats.beat(0, 0, 0);
+                let database = i64::try_from(hour).unwrap() + direction * jump;
+                assert_eq!(beats.beat(hour, 0, database).is_some(), steps);
+            }
         }
     }
 

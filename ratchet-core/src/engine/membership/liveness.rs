@@ -51,6 +51,13 @@ struct Heard {
     patience: Duration,
 }
 
+impl Heard {
+    /// Returns whether the period has lasted long enough for the silence of other nodes to count.
+    fn is_patient(&self) -> bool {
+        self.last - self.since >= self.patience
+    }
+}
+
 impl Liveness {
     pub(crate) fn new(
         common: Arc<Common>,
@@ -112,7 +119,12 @@ impl Liveness {
         };
         let (since, patience) = match heard.as_ref().filter(in_time) {
             Some(heard) => (heard.since, heard.patience),
-            None => (now, again),
+            // A period that ends before its patience has passed leaves the patience to the next one.
+            None => {
+                let left = heard.as_ref().filter(|heard| !heard.is_patient());
+                let left = left.map_or(Duration::ZERO, |heard| heard.patience);
+                (now, again.max(left))
+            }
         };
         *heard = Some(Heard {
             since,
@@ -197,8 +209,7 @@ impl Liveness {
             .heard_since
             .lock()
             .unwrap_or_else(|broken| broken.into_inner());
-        let trusts = |heard: &Heard| heard.last - heard.since >= heard.patience;
-        heard.as_ref().is_some_and(trusts)
+        heard.as_ref().is_some_and(Heard::is_patient)
     }
 
     /// Returns how far a store call that begins now may trust the database's clock when it judges
@@ -217,5 +228,61 @@ impl Liveness {
         self.clock
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Calls;
+    use crate::engine::settings::config::Config;
+    use crate::memory::MemoryStore;
+    use crate::model::NodeStatus;
+    use crate::name::Name;
+    use crate::time::{from_millis, to_millis};
+
+    const BEGIN: i64 = 1_790_000_000_000;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_rewind_the_long_patience_outlasts_a_gap() {
+        let second = Duration::from_secs(1);
+        let calls = Arc::new(Calls::of_client(Arc::new(MemoryStore::new())));
+        let config = Config::default();
+        let interval = HeartbeatInterval::new(config.heartbeat_interval, config.heartbeat_max);
+        let common = Arc::new(Common::new(calls, config, Some(1)));
+        let liveness = Liveness::new(common, Arc::new(interval), CancellationToken::new());
+        let label = Name::new("label", "n").unwrap();
+        let beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, second * 5);
+        let origin = time::monotonic();
+        // Sends a heartbeat `after` the last one. The store was last seen `lost` seconds earlier than
+        // the last reply said.
+        let mut last = None;
+        let mut beat_after = async |after: u32, lost: i64| {
+            tokio::time::sleep(second * after).await;
+            let passed = i64::try_from(origin.elapsed().as_millis()).unwrap();
+            let now = from_millis(BEGIN + passed);
+            let previous = last.map(|last| from_millis(to_millis(last) - lost * 1_000));
+            let reply = HeartbeatReply::new(now, NodeStatus::Active, previous, vec![], false);
+            liveness.heard(&beat, time::monotonic(), &reply);
+            last = Some(now);
+            liveness.trusts_silence()
+        };
+        for _ in 0..3 {
+            assert!(!beat_after(5, 0).await);
+        }
+        assert!(beat_after(5, 0).await);
+        // The database goes back by 20 s. Then a heartbeat is late.
+        assert!(!beat_after(5, 20).await);
+        assert!(!beat_after(12, 0).await);
+        for _ in 0..8 {
+            assert!(!beat_after(5, 0).await);
+        }
+        assert!(beat_after(5, 0).await);
+        // After an outage without a rewind, the shorter time is enough.
+        assert!(!beat_after(12, 0).await);
+        for _ in 0..2 {
+            assert!(!beat_after(5, 0).await);
+        }
+        assert!(beat_after(5, 0).await);
     }
 }
