@@ -38,9 +38,13 @@ fn what_a_program_may_register_later_counts_as_known() {
 fn every_problem_names_its_settings() {
     let mut timings = LeaderTimings::default();
     timings.ttl = 9 * SECOND;
-    let table: [(NodeBuilder, &[&str]); 21] = [
+    let table: [(NodeBuilder, &[&str]); 22] = [
         (builder().idle_interval(59 * SECOND), &["idle_interval"]),
         (builder().idle_interval(3_601 * SECOND), &["idle_interval"]),
+        (
+            builder().idle_interval(60 * SECOND).promotable(false),
+            &["idle_interval", "role", "promotable"],
+        ),
         (builder().concurrency(0), &["concurrency"]),
         (
             builder().poll_interval(2 * SECOND, SECOND),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::builder::NodeBuilder;
-use super::check::{no_queue, taking};
+use super::check::{idle_without_leading, no_queue, taking};
 use super::error::BuildError;
 use crate::cluster::{Election, NoopCoordinator, RoleLocks};
 use crate::engine::lead::roles::Roles;
@@ -67,6 +67,7 @@ impl NodeBuilder {
             self.active_in.as_ref(),
             &mut problems,
         );
+        problems.extend(idle_without_leading(&self.config, &taking));
         let elections = elections(&self.store, &self.config, &taking.leads, &mut problems);
         let kinds = match taking.works {
             true => registry.kinds(),

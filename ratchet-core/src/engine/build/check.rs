@@ -7,6 +7,7 @@ use super::role_selection::{RoleSelection, WORKER};
 use crate::cluster::{Election, LeaderTimings};
 use crate::engine::lead::roles::MAINTENANCE;
 use crate::engine::pools::partition::partition;
+use crate::engine::settings::config::Config;
 use crate::engine::settings::retention::Retention;
 use crate::error::SettingProblem;
 use crate::name::Name;
@@ -36,13 +37,14 @@ impl NodeBuilder {
             let others: Vec<Name> = others.cloned().collect();
             leads.extend(others);
         }
-        let _ = taking(
+        let taking = taking(
             &leads,
             self.roles.as_deref(),
             self.promotable,
             self.active_in.as_ref(),
             &mut problems,
         );
+        problems.extend(idle_without_leading(&self.config, &taking));
         let mut capabilities = self.capabilities.clone();
         let refuses = !self.config.untagged || self.pools.iter().any(|pool| !pool.untagged);
         if capabilities.is_empty() && refuses {
@@ -84,6 +86,21 @@ impl NodeBuilder {
 pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
     let none = *queues == Selection::Only(Vec::new());
     none.then(|| SettingProblem::new(&["queue"], "the list of queues is empty"))
+}
+
+/// Returns a problem if the node has an idle interval, but never leads the maintenance role. Only
+/// the leader notices when a delayed job becomes due, and wakeups do not leave its process.
+pub(super) fn idle_without_leading(
+    config: &Config,
+    taking: &RoleSelection,
+) -> Option<SettingProblem> {
+    let leads = taking.leads.iter().any(|role| *role == MAINTENANCE);
+    let text = format!(
+        "a node with an idle_interval must be able to lead in {MAINTENANCE}; otherwise delayed jobs \
+         and retries would be up to that interval late"
+    );
+    let problem = SettingProblem::new(&["idle_interval", "role", "promotable"], text);
+    (config.idle_interval.is_some() && !leads).then_some(problem)
 }
 
 /// Selects the roles of the node, and adds their problems to `problems`. Returns no role if the

@@ -3,8 +3,9 @@
 //! The leader of the maintenance role makes passes regularly, the first one as soon as it is
 //! elected. Every other node makes a pass when it starts, to take back its own claims. After that,
 //! it makes passes rarely, in case no node leads: every 50 s by default, or every 10 minutes while
-//! the leader's beacons arrive. Passes that overlap reclaim each claim once. A pass begins with a
-//! heartbeat, so that a node that was asleep does not declare itself dead.
+//! the leader's beacons arrive. Passes that overlap reclaim each claim once. A pass sends a
+//! heartbeat before it marks nodes dead, so that a node that was asleep does not declare itself
+//! dead.
 //!
 //! After an outage of the database, or a step of its clock, the silence of other nodes counts only
 //! after `dead_after`. In this time, these nodes can send a heartbeat. A job whose crash budget is
@@ -94,7 +95,7 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
     }
 }
 
-/// Makes one pass: sends a heartbeat, marks silent nodes dead, reclaims lost claims, and fails jobs
+/// Makes one pass: reads the nodes, sends a heartbeat, marks silent nodes dead, reclaims lost claims, and fails jobs
 /// whose signal did not arrive in time.
 async fn tick(run: &ReclaimerHandles) -> Result<()> {
     let (calls, config) = (&run.common.calls, &run.common.config);
