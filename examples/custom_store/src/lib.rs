@@ -1,8 +1,5 @@
-//! A store and a coordinator, as the author of an extension would write them. The tests run the
-//! conformance suite on both.
+//! A store, as the author of an extension would write it. The tests run the conformance suite on it.
 
-mod coordinator;
 mod engine;
 
-pub use coordinator::FilteredCoordinator;
 pub use engine::{RedbEngine, RedbTransaction, open};

@@ -3,9 +3,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use custom_store_example::{FilteredCoordinator, open};
-use ratchet_core::cluster::{ClusterCoordinator, Wakeup};
-use ratchet_core::{Name, NewJob, Ratchet, Selection, StoreErrorKind};
+use custom_store_example::open;
+use ratchet_core::{NewJob, Ratchet, StoreErrorKind};
 
 #[tokio::test]
 async fn a_job_is_in_the_file_when_the_store_is_opened_again() {
@@ -39,17 +38,4 @@ fn the_command_works_on_the_store() {
     let listed = run(&["jobs", "list"]);
     assert!(listed.contains("mail"), "{listed}");
     assert!(run(&["status"]).contains("redb"));
-}
-
-#[tokio::test]
-async fn a_node_hears_only_of_its_queues() {
-    let queue = |text| Name::new("queue", text).unwrap();
-    let images = FilteredCoordinator::new(Selection::Only(vec![queue("images")]));
-    let mail = images.join(Selection::Only(vec![queue("mail")]));
-    let (mut on_images, mut on_mail) = (images.subscribe(), mail.subscribe());
-    for sent in ["images", "mail"] {
-        images.notify(Wakeup::queue(queue(sent))).await;
-    }
-    assert_eq!(on_images.next().await, Wakeup::queue(queue("images")));
-    assert_eq!(on_mail.next().await, Wakeup::queue(queue("mail")));
 }

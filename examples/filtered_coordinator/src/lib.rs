@@ -1,3 +1,5 @@
+//! A coordinator without a server: it filters wakeups by the queues that each node polls.
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use custom_store_example::FilteredCoordinator;
+use filtered_coordinator_example::FilteredCoordinator;
 use ratchet_conformance::{
     BoxError, CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Power, Provision,
 };
