@@ -99,22 +99,23 @@ impl TestClock for ManualClock {
 /// Damages stored rows directly in the database, without calling the store.
 #[async_trait]
 pub trait Vandal: Send + Sync {
-    /// Makes the stored row of the pending job `job` unreadable. For example, stores an unknown
-    /// enum value or text that is not UTF-8. The index entries of the row must stay intact, so that
-    /// claims and listings still find the row.
+    /// Damages one field of the stored row of the pending job `job`, so that the job can no longer
+    /// run. For example, stores an unknown enum value or text that is not UTF-8. The other fields
+    /// and the index entries must stay intact, so that claims and listings still find the row.
     ///
     /// # Errors
     /// Any error. The suite then fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 
-    /// Makes the whole stored row of the ended job `job` unreadable, so that no call can return the
-    /// job. Purges, archive passes and selections of jobs by filter must still find the row.
+    /// Damages the stored row of the ended job `job` so much that no call can return the job: the
+    /// whole row, or a field without which there is no job, such as its kind. Purges, archive passes
+    /// and selections of jobs by filter must still find the row.
     ///
     /// # Errors
     /// Any error. The suite then fails the case.
     async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError>;
 
-    /// Makes a part of the stored recurring definition `name` unreadable, for example its schedule.
+    /// Damages one field of the stored recurring definition `name`, for example its schedule.
     /// Claims must still find the definition. The suite calls this method only for stores with
     /// recurring definitions.
     ///

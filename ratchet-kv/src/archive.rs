@@ -28,7 +28,7 @@ impl<E: Engine> ArchiveStore for KvStore<E> {
         if !call.allows(request.guard.as_ref()).await? {
             return Ok(Guarded::Stale);
         }
-        let old = call.old(request).await?;
+        let old = call.old(request, false).await?;
         for job in &old {
             call.put_away(job).await?;
         }

@@ -64,7 +64,12 @@ impl<T: Transaction> Call<T> {
     }
 
     pub(crate) async fn put(&mut self, key: Key, value: impl Into<Vec<u8>> + Send) -> Result<()> {
-        let put = self.transaction.put(key.bytes(), value.into()).await;
+        self.put_at(key.bytes(), value.into()).await
+    }
+
+    /// Stores a value under the bytes of a key.
+    pub(crate) async fn put_at(&mut self, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
+        let put = self.transaction.put(key, value).await;
         put.map_err(|error| error.during(self.operation))
     }
 
@@ -143,9 +148,30 @@ impl<T: Transaction> Call<T> {
         self.put(key, document).await
     }
 
+    /// Reads a job. `None` if there is no such job, or if it cannot even be salvaged.
+    pub(crate) async fn find(&mut self, id: JobId) -> Result<Option<Found>> {
+        let Some(value) = self.get(Key::new(Table::Job).job(id)).await? else {
+            return Ok(None);
+        };
+        if let Some(job) = decoded(&value, StoredJob::decode) {
+            let (problem, can_be_shown) = (None, true);
+            return Ok(Some(Found {
+                job,
+                problem,
+                can_be_shown,
+            }));
+        }
+        let text = String::from_utf8_lossy(&value);
+        let salvaged = StoredJob::salvage(&text).filter(|salvaged| salvaged.job.record.id == id);
+        Ok(salvaged.map(|salvaged| Found {
+            job: salvaged.job,
+            problem: Some(salvaged.problem),
+            can_be_shown: salvaged.can_be_shown,
+        }))
+    }
+
     pub(crate) async fn job(&mut self, id: JobId) -> Result<Option<StoredJob>> {
-        let key = Key::new(Table::Job).job(id);
-        self.read(key, StoredJob::decode).await
+        Ok(self.find(id).await?.map(|found| found.job))
     }
 
     /// Returns the jobs whose ids are at the end of these entries. Jobs that cannot be read are
@@ -173,11 +199,27 @@ impl<T: Transaction> Call<T> {
         id: JobId,
         change: impl FnOnce(&mut StoredJob) -> R + Send,
     ) -> Result<Option<R>> {
-        let Some(before) = self.job(id).await? else {
-            return Ok(None);
-        };
+        let found = self.find(id).await?;
+        match found {
+            Some(found) => self
+                .change_found(found, |job, _| change(job))
+                .await
+                .map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Applies `change` to a job that was found, as [`change`](Self::change) does. The second
+    /// argument of `change` is the problem of a damaged job.
+    pub(crate) async fn change_found<R: Send>(
+        &mut self,
+        found: Found,
+        change: impl FnOnce(&mut StoredJob, Option<&InvalidInput>) -> R + Send,
+    ) -> Result<R> {
+        let before = found.job;
+        let id = before.record.id;
         let mut job = before.clone();
-        let changed = change(&mut job);
+        let changed = change(&mut job, found.problem.as_ref());
         let mut lane = None;
         if job.record.state.is_terminal() && !before.record.state.is_terminal() {
             self.ended.insert(id);
@@ -198,7 +240,7 @@ impl<T: Transaction> Call<T> {
             head.promote();
             self.replace(Some(&before), &head).await?;
         }
-        Ok(Some(changed))
+        Ok(changed)
     }
 
     /// Stores a job, and updates the indexes. `before` is the job as it was stored until now.
@@ -214,8 +256,7 @@ impl<T: Transaction> Call<T> {
             self.remove(key.clone()).await?;
         }
         for key in new.difference(&old) {
-            let put = self.transaction.put(key.clone(), Vec::new()).await;
-            put.map_err(|error| error.during(self.operation))?;
+            self.put_at(key.clone(), Vec::new()).await?;
         }
         Ok(())
     }
@@ -354,6 +395,16 @@ impl<T: Transaction> Call<T> {
         }
         Ok(())
     }
+}
+
+/// A job that was read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) job: StoredJob,
+    /// The first problem of a damaged job.
+    pub(crate) problem: Option<InvalidInput>,
+    /// Whether reads return the job.
+    pub(crate) can_be_shown: bool,
 }
 
 /// Decodes a row. Logs a warning and returns `None` if the row cannot be read, so that it does not

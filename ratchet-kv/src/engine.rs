@@ -12,7 +12,8 @@ use ratchet_core::store::{CallPolicy, StoreInfo};
 /// An ordered, transactional key-value engine: embedded, or a client of a server.
 ///
 /// Keys and values are bytes. Keys are at most a few hundred bytes long, and are ordered byte by
-/// byte. Each call of the store is one transaction.
+/// byte. Each call of the store is one transaction. The store sets the operation of every error, so
+/// an engine can name any.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {
     /// A transaction of this engine.
@@ -74,8 +75,12 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 #[async_trait]
 pub trait Transaction: Send {
     /// Returns the time in milliseconds since 1970, by the clock of the engine. All processes that
-    /// use the database must see one clock, and it must not go back. It may return the same time
-    /// during the whole transaction.
+    /// use the database must see one clock. It may return the same time during the whole
+    /// transaction.
+    ///
+    /// The clock must not go back when the clock of the machine does, not even over a restart. So
+    /// an engine stores the latest time of a write, and returns at least that time. If a test sets
+    /// the clock, return what it sets: the suite also sets it back.
     ///
     /// # Errors
     /// A failure of the engine.
@@ -87,7 +92,8 @@ pub trait Transaction: Send {
     /// A failure of the engine.
     async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Reads the first `limit` entries of a range of keys in this order.
+    /// Reads the first `limit` entries of a range of keys in this order. The store never passes an
+    /// empty range or a `limit` of 0.
     ///
     /// # Errors
     /// A failure of the engine.

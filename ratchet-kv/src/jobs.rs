@@ -1,5 +1,6 @@
 //! Jobs, from their enqueue to their purge.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use ratchet_core::priority::merge_admitted;
 use ratchet_core::state::{JobAction, JobState};
 use ratchet_core::store::JobStore;
 use ratchet_core::time::duration_millis;
-use ratchet_core::{JobId, Name, Priority, Result};
+use ratchet_core::{InvalidInput, JobId, Name, Priority, Result};
 
 use crate::call::{Call, decoded};
 use crate::engine::{Engine, Order, Transaction};
@@ -97,7 +98,8 @@ impl<E: Engine> JobStore for KvStore<E> {
         let mut call = self.read("get").await?;
         let mut jobs = Vec::with_capacity(ids.len());
         for id in ids {
-            let record = call.job(*id).await?.map(|job| job.record);
+            let found = call.find(*id).await?.filter(|found| found.can_be_shown);
+            let record = found.map(|found| found.job.record);
             jobs.push(match detail {
                 Detail::Whole => record,
                 Detail::Outline => record.map(JobRecord::outline),
@@ -134,7 +136,7 @@ impl<E: Engine> JobStore for KvStore<E> {
         if !call.allows(request.guard.as_ref()).await? {
             return Ok(Guarded::Stale);
         }
-        let old = call.old(request).await?;
+        let old = call.old(request, true).await?;
         for job in &old {
             call.delete(job).await?;
         }
@@ -160,8 +162,13 @@ fn scanned(filter: &JobFilter, page: &PageRequest) -> (Range<Vec<u8>>, Order) {
 }
 
 impl<T: Transaction> Call<T> {
-    /// Returns the ended jobs that this request selects for deletion or for the archive.
-    pub(crate) async fn old(&mut self, request: &PurgeRequest) -> Result<Vec<StoredJob>> {
+    /// Returns the ended jobs that this request selects. Jobs that no read returns are among them
+    /// only if `hidden` is true.
+    pub(crate) async fn old(
+        &mut self,
+        request: &PurgeRequest,
+        hidden: bool,
+    ) -> Result<Vec<StoredJob>> {
         let cutoff = self.now.saturating_sub(duration_millis(request.older_than));
         let ended = || Key::new(Table::Ended).byte(request.state.code());
         let mut keys = ended().before(ended().number(cutoff).bytes());
@@ -171,12 +178,15 @@ impl<T: Transaction> Call<T> {
             if page.is_empty() {
                 return Ok(old);
             }
-            for job in self.jobs_of(&page).await? {
+            for id in page.iter().filter_map(|(key, _)| keys::job_of(key)) {
                 if old.len() == request.limit {
                     return Ok(old);
                 }
-                if !self.is_awaited(job.record.id).await? {
-                    old.push(job);
+                let found = self.find(id).await?;
+                if let Some(found) = found.filter(|found| hidden || found.can_be_shown)
+                    && !self.is_awaited(id).await?
+                {
+                    old.push(found.job);
                 }
             }
         }
@@ -196,6 +206,27 @@ impl<T: Transaction> Call<T> {
             return Ok(Vec::new());
         }
         let paused = self.paused_queues().await?;
+        let (mut claimed, mut damaged) = (Vec::new(), 0);
+        // Jobs that cannot be read end, and make room for others.
+        loop {
+            let limit = request.limit - claimed.len();
+            let (jobs, ended) = self.claim_once(request, limit, &paused).await?;
+            claimed.extend(jobs);
+            damaged += ended;
+            if ended == 0 || claimed.len() == request.limit || damaged >= request.limit {
+                return Ok(claimed);
+            }
+        }
+    }
+
+    /// Chooses and claims up to `limit` jobs. Ends those of them that cannot be read, and also
+    /// returns their number.
+    async fn claim_once(
+        &mut self,
+        request: &ClaimRequest,
+        limit: usize,
+        paused: &BTreeSet<Name>,
+    ) -> Result<(Vec<ClaimedJob>, usize)> {
         let mut budget = Budget::new(self.held_permits().await?);
         let mut streams = Vec::new();
         for route in self.routes().await? {
@@ -203,7 +234,7 @@ impl<T: Transaction> Call<T> {
                 continue;
             }
             for priority in Priority::ALL {
-                let due = self.due(&route, priority, request.limit).await?;
+                let due = self.due(&route, priority, limit).await?;
                 if !due.is_empty() {
                     streams.push((route.clone(), priority, due));
                 }
@@ -217,26 +248,39 @@ impl<T: Transaction> Call<T> {
             )
         });
         let admit = |stream: usize| budget.take(&streams[stream].0);
-        let Ok(chosen) = merge_admitted(merged, request.aging, self.now, request.limit, admit);
+        let Ok(chosen) = merge_admitted(merged, request.aging, self.now, limit, admit);
         let now = self.now;
         let (mut claimed, mut unreadable) = (Vec::with_capacity(chosen.len()), Vec::new());
         for id in chosen {
-            let claim = |job: &mut StoredJob| ClaimedJob {
-                claim: job.claim(request.node, now),
-                input: request.payloads.then(|| job.input()),
+            let claim = |job: &mut StoredJob, problem: Option<&InvalidInput>| {
+                let input = request.payloads.then(|| job.input());
+                let claim = job.claim(request.node, now);
+                match problem {
+                    None => Ok(ClaimedJob { claim, input }),
+                    Some(problem) => {
+                        Err(job.settle(&Settlement::unreadable(claim.token, problem), now))
+                    }
+                }
             };
-            match self.change(id, claim).await? {
-                Some(job) => claimed.push(job),
+            match self.find(id).await? {
                 None => unreadable.push(id),
+                Some(found) => match self.change_found(found, claim).await? {
+                    Ok(job) => claimed.push(job),
+                    Err((_, ended)) => {
+                        self.record(id, ended).await?;
+                        unreadable.push(id);
+                    }
+                },
             }
         }
-        // A job that cannot be read must not take the place of another job in the next claims.
+        // The index may have a job that cannot be read under another key than its row says. Such a
+        // job must not take the place of another job in the next claims.
         for key in streams.into_iter().flat_map(|(_, _, due)| due) {
             if keys::job_of(&key).is_some_and(|id| unreadable.contains(&id)) {
                 self.remove(key).await?;
             }
         }
-        Ok(claimed)
+        Ok((claimed, unreadable.len()))
     }
 
     async fn reclaim(&mut self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {

@@ -16,6 +16,7 @@ mod nodes;
 mod queues;
 mod recurring;
 mod store;
+pub mod testing;
 mod workflows;
 
 pub use engine::{Access, Engine, Entry, Order, Transaction};

@@ -83,16 +83,24 @@ impl<E: Engine> LockStore for KvStore<E> {
     ) -> Result<Vec<(Name, LockInfo)>> {
         let mut call = self.read("list_locks").await?;
         let start = after.map(|name| keys::after(key(name).bytes()));
-        let keys = match start {
+        let mut keys = match start {
             Some(start) => Key::new(Table::Lock).from(start),
             None => Key::new(Table::Lock).all(),
         };
-        let entries = call.range(keys, Order::Ascending, limit).await?;
-        let info = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let name = Name::new("lock", Parts::of(&key).name()?).ok()?;
-            let lock = decoded(&value, StoredLock::decode)?;
-            Some((name, lock.info(call.now)))
-        };
-        Ok(entries.into_iter().filter_map(info).collect())
+        let mut locks = Vec::new();
+        loop {
+            let entries = call.page(&mut keys, Order::Ascending).await?;
+            let now = call.now;
+            let info = |(key, value): &(Vec<u8>, Vec<u8>)| {
+                let name = Name::new("lock", Parts::of(key).name()?).ok()?;
+                let lock = decoded(value, StoredLock::decode)?;
+                Some((name, lock.info(now)))
+            };
+            locks.extend(entries.iter().filter_map(info));
+            if entries.is_empty() || locks.len() >= limit {
+                locks.truncate(limit);
+                return Ok(locks);
+            }
+        }
     }
 }

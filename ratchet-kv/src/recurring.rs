@@ -7,12 +7,15 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::{Changed, RecurringStore};
 use ratchet_core::time::{self, from_millis};
-use ratchet_core::{Name, Result};
+use ratchet_core::{Name, Result, StoreError, StoreErrorKind};
 
 use crate::call::{Call, decoded};
 use crate::engine::{Engine, Order, Transaction};
 use crate::keys::{self, Key, Parts, Table};
 use crate::store::KvStore;
+
+/// The beginning of a row that could not be read, and was reported.
+const REPORTED: &[u8] = b"!";
 
 fn key(name: &Name) -> Key {
     Key::new(Table::Recurring).name(name.as_str())
@@ -21,6 +24,20 @@ fn key(name: &Name) -> Key {
 impl<T: Transaction> Call<T> {
     async fn definition(&mut self, name: &Name) -> Result<Option<RecurringRecord>> {
         self.read(key(name), RecurringRecord::decode).await
+    }
+
+    /// Marks definitions that cannot be read as reported, so that later claims do not report them
+    /// again. Returns how many were not marked yet.
+    async fn report_unreadable(&mut self, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<usize> {
+        let mut unreadable = 0;
+        for (key, mut value) in rows {
+            if !value.starts_with(REPORTED) {
+                value.splice(..0, REPORTED.iter().copied());
+                self.put_at(key, value).await?;
+                unreadable += 1;
+            }
+        }
+        Ok(unreadable)
     }
 
     async fn put_definition(&mut self, record: &RecurringRecord) -> Result<()> {
@@ -55,7 +72,14 @@ impl<E: Engine> RecurringStore for KvStore<E> {
     }
 
     async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
-        self.read("find").await?.definition(name).await
+        let mut call = self.read("find").await?;
+        let Some(value) = call.get(key(name)).await? else {
+            return Ok(None);
+        };
+        let read = decoded(&value, RecurringRecord::decode);
+        let corrupt = || StoreError::new(StoreErrorKind::Corrupt, "find");
+        read.ok_or_else(|| corrupt().with_source("the definition cannot be read"))
+            .map(Some)
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
@@ -81,8 +105,10 @@ impl<E: Engine> RecurringStore for KvStore<E> {
         let until = time::add(now, request.lease);
         let rows = call.all(Key::new(Table::Recurring).all()).await?;
         let read = |(_, value): &(_, Vec<u8>)| decoded(value, RecurringRecord::decode);
-        let records: Vec<RecurringRecord> = rows.iter().filter_map(read).collect();
-        let unreadable = rows.len() - records.len();
+        let (readable, unreadable): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| read(row).is_some());
+        let records: Vec<RecurringRecord> = readable.iter().filter_map(read).collect();
+        let unreadable = call.report_unreadable(unreadable).await?;
         let (mut due, mut others): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.is_due(now));
         due.sort_by(|a, b| {

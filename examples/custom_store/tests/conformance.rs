@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use custom_store_example::RedbEngine;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Restart, Suite, TestClock};
+use ratchet_conformance::{
+    BoxError, Fixture, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
+};
 use ratchet_core::memory::ManualClock;
-use ratchet_core::{SharedStore, time};
-use ratchet_kv::KvStore;
+use ratchet_core::{JobId, Name, SharedStore, time};
+use ratchet_kv::{KvStore, testing};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 fn main() -> ExitCode {
     let powers = [
         Power::Clock,
+        Power::Vandal,
+        Power::Residue,
         Power::Restart,
         Power::Recurring,
         Power::Archive,
@@ -43,13 +47,17 @@ impl Files {
         files.end_processes().await?;
         Ok(files)
     }
+
+    async fn store(&self) -> Result<KvStore<RedbEngine>, BoxError> {
+        let store = self.store.lock().await.clone();
+        Ok(store.ok_or("the file is closed")?)
+    }
 }
 
 #[async_trait]
 impl Fixture for Files {
     async fn open(&self) -> Result<SharedStore, BoxError> {
-        let store = self.store.lock().await.clone();
-        Ok(Arc::new(store.ok_or("the file is closed")?))
+        Ok(Arc::new(self.store().await?))
     }
 
     fn clock(&self) -> Option<&dyn TestClock> {
@@ -58,6 +66,40 @@ impl Fixture for Files {
 
     fn restart(&self) -> Option<&dyn Restart> {
         Some(self)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(self)
+    }
+
+    fn residue(&self) -> Option<&dyn Residue> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Vandal for Files {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        Ok(testing::spoil_job(&self.store().await?, job).await?)
+    }
+
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
+        Ok(testing::hide_job(&self.store().await?, job).await?)
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        Ok(testing::spoil_recurring(&self.store().await?, name).await?)
+    }
+
+    async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {
+        Ok(testing::spoil_lock(&self.store().await?, name).await?)
+    }
+}
+
+#[async_trait]
+impl Residue for Files {
+    async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
+        Ok(testing::rows_of_jobs(&self.store().await?).await?)
     }
 }
 

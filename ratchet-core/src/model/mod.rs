@@ -31,6 +31,7 @@ mod record;
 mod recurring;
 mod report;
 mod salvage;
+mod salvaged_job;
 mod settle;
 mod signal;
 mod spec_document;
@@ -77,6 +78,7 @@ pub use recurring::{
 };
 pub use report::{LastReport, Report, ReportKind, Reported};
 pub use salvage::Salvage;
+pub use salvaged_job::SalvagedJob;
 pub use settle::{Effect, Fenced, NextRun, Outcome, Settlement};
 pub use signal::{Delivered, Delivery, Signal, SignalRecord, SignalTarget, SignalWait};
 pub use stored_job::StoredJob;

@@ -4,11 +4,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, Power, Provision, Restart, Suite, TestClock};
+use ratchet_conformance::{
+    BoxError, Fixture, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
+};
 use ratchet_core::memory::ManualClock;
 use ratchet_core::store::Checked;
-use ratchet_core::{SharedStore, time};
-use ratchet_kv::KvStore;
+use ratchet_core::{JobId, Name, SharedStore, time};
+use ratchet_kv::{KvStore, testing};
 
 use super::MapEngine;
 
@@ -16,6 +18,8 @@ use super::MapEngine;
 pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode {
     let powers = [
         Power::Clock,
+        Power::Vandal,
+        Power::Residue,
         Power::Restart,
         Power::Recurring,
         Power::Archive,
@@ -59,5 +63,39 @@ impl Fixture for Maps {
 
     fn restart(&self) -> Option<&dyn Restart> {
         Some(self)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(self)
+    }
+
+    fn residue(&self) -> Option<&dyn Residue> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Vandal for Maps {
+    async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
+        Ok(testing::spoil_job(&self.store, job).await?)
+    }
+
+    async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
+        Ok(testing::hide_job(&self.store, job).await?)
+    }
+
+    async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
+        Ok(testing::spoil_recurring(&self.store, name).await?)
+    }
+
+    async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {
+        Ok(testing::spoil_lock(&self.store, name).await?)
+    }
+}
+
+#[async_trait]
+impl Residue for Maps {
+    async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
+        Ok(testing::rows_of_jobs(&self.store).await?)
     }
 }

@@ -1,0 +1,104 @@
+//! Damages and counts the rows of a store, for a fixture of the conformance suite.
+//!
+//! The layout of the keys is not public. With these functions, a fixture can still offer the tools
+//! that the suite calls `Vandal` and `Residue`.
+
+use ratchet_core::store::StoredLock;
+use ratchet_core::{JobId, Name, Result, StoreError, StoreErrorKind};
+use serde_json::{Map, Value, json};
+
+use crate::call::Call;
+use crate::engine::{Engine, Transaction};
+use crate::keys::{Key, Table};
+use crate::store::KvStore;
+
+/// The tables that have rows of single jobs.
+const OF_JOBS: [Table; 13] = [
+    Table::Job,
+    Table::History,
+    Table::Pending,
+    Table::Running,
+    Table::Holding,
+    Table::Ended,
+    Table::Unique,
+    Table::Lane,
+    Table::Child,
+    Table::Signal,
+    Table::Deadline,
+    Table::Tag,
+    Table::State,
+];
+
+/// Makes one field of a job unreadable. Claims and lists still find the job.
+///
+/// # Errors
+/// A failure of the engine, or `Corrupt` if there is no such job.
+pub async fn spoil_job<E: Engine>(store: &KvStore<E>, job: JobId) -> Result<()> {
+    spoil(store, Key::new(Table::Job).job(job), "attempts").await
+}
+
+/// Makes a job so unreadable that no call returns it. Purges, archive passes and selections still
+/// find it.
+///
+/// # Errors
+/// A failure of the engine, or `Corrupt` if there is no such job.
+pub async fn hide_job<E: Engine>(store: &KvStore<E>, job: JobId) -> Result<()> {
+    spoil(store, Key::new(Table::Job).job(job), "kind").await
+}
+
+/// Makes the schedule of a recurring definition unreadable.
+///
+/// # Errors
+/// A failure of the engine, or `Corrupt` if there is no such definition.
+pub async fn spoil_recurring<E: Engine>(store: &KvStore<E>, name: &Name) -> Result<()> {
+    let key = Key::new(Table::Recurring).name(name.as_str());
+    spoil(store, key, "definition").await
+}
+
+/// Makes the owner of a lock unreadable, and adds a lock whose name is invalid: `name` and the
+/// character U+0001.
+///
+/// # Errors
+/// A failure of the engine, or `Corrupt` if there is no such lock.
+pub async fn spoil_lock<E: Engine>(store: &KvStore<E>, name: &Name) -> Result<()> {
+    let key = |name: &str| Key::new(Table::Lock).name(name);
+    let mut call = store.write("spoil").await?;
+    let lock = call.read(key(name.as_str()), StoredLock::decode).await?;
+    let lock = lock.ok_or_else(missing)?;
+    call.write(key(&format!("{name}\u{1}")), lock.encode())
+        .await?;
+    call.commit().await?;
+    spoil(store, key(name.as_str()), "owner").await
+}
+
+/// Counts the rows and the entries of indexes that belong to single jobs.
+///
+/// # Errors
+/// A failure of the engine.
+pub async fn rows_of_jobs<E: Engine>(store: &KvStore<E>) -> Result<u64> {
+    let mut call = store.read("count").await?;
+    let mut count = 0;
+    for table in OF_JOBS {
+        count += call.all(Key::new(table).all()).await?.len() as u64;
+    }
+    Ok(count)
+}
+
+/// Replaces a field of a document by a value of a type that the field never has.
+async fn spoil<E: Engine>(store: &KvStore<E>, key: Key, field: &str) -> Result<()> {
+    let mut call = store.write("spoil").await?;
+    let mut document = document(&mut call, key.clone()).await?;
+    document.insert(field.to_owned(), json!({"is": "damaged"}));
+    call.put(key, Value::Object(document).to_string()).await?;
+    call.commit().await
+}
+
+async fn document<T: Transaction>(call: &mut Call<T>, key: Key) -> Result<Map<String, Value>> {
+    let value = call.get(key).await?.ok_or_else(missing)?;
+    serde_json::from_slice(&value)
+        .map_err(|error| StoreError::new(StoreErrorKind::Corrupt, "spoil").with_source(error))
+}
+
+fn missing() -> StoreError {
+    StoreError::new(StoreErrorKind::Corrupt, "spoil").with_source("there is no such row")
+}
