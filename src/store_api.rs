@@ -4,7 +4,8 @@
 //! contract clause by clause, and [`memory`] is its executable specification. The requests and
 //! answers of the traits are in [`model`]. The pure rules that every store applies are in
 //! [`claiming`], [`links`], [`permit`], [`priority`], [`rate`], [`route`] and [`state`]. A
-//! transport of wakeups implements [`ClusterCoordinator`](cluster::ClusterCoordinator). The crate
+//! transport of wakeups implements [`ClusterCoordinator`](cluster::ClusterCoordinator), and reports
+//! its outages with [`coordinator_outage`](metrics::coordinator_outage). The crate
 //! `ratchet-conformance` tests stores and coordinators.
 //!
 //! ```
@@ -30,6 +31,6 @@
 
 #[doc(no_inline)]
 pub use ratchet_core::{
-    claiming, cluster, due, error, id, json, limits, links, memory, model, name, permit, priority,
-    rate, route, schedule, state, store, stranded, throughput, time, trace,
+    claiming, cluster, due, error, id, json, limits, links, memory, metrics, model, name, permit,
+    priority, rate, route, schedule, state, store, stranded, throughput, time, trace,
 };

@@ -126,6 +126,10 @@ impl Outage for Bus {
         self.lines.lock().unwrap().is_cut = true;
     }
 
+    async fn freeze(&self) {
+        self.cut().await;
+    }
+
     async fn mend(&self) {
         let mut lines = self.lines.lock().unwrap();
         if self.sabotage != Sabotage::SaysNothingAfterOutages {

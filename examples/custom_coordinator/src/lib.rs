@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use ratchet::store_api::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
+use ratchet::store_api::metrics::coordinator_outage;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -30,6 +31,11 @@ impl RedisCoordinator {
     const CAPACITY: usize = 256;
     /// Pause before the next attempt to connect to Redis.
     const PAUSE: Duration = Duration::from_secs(1);
+    /// Maximum time that Redis may take to answer.
+    const PATIENCE: Duration = Duration::from_secs(3);
+    /// Interval at which the receiver sends a ping. A network that drops all packets does not close
+    /// the connection, so only a missing answer shows it.
+    const PING: Duration = Duration::from_secs(5);
 
     /// Connects to the Redis server at `url`, and subscribes to `channel`. Use one channel per
     /// database. Otherwise, programs with different databases wake each other's nodes.
@@ -40,8 +46,7 @@ impl RedisCoordinator {
         let redis = redis::Client::open(url)?;
         // A node could start without Redis, because wakeups are only hints. This example fails
         // instead, because it exists to show wakeups.
-        let asked = timeout(Duration::from_secs(3), subscribe(&redis, channel));
-        let subscription = asked.await.context("Redis did not answer within 3 s")??;
+        let subscription = subscribe(&redis, channel).await?;
         let (outgoing, hints) = mpsc::channel(Self::CAPACITY);
         let incoming = broadcast::Sender::new(Self::CAPACITY);
         let channel = channel.to_owned();
@@ -78,14 +83,15 @@ async fn publish(redis: redis::Client, channel: String, mut hints: mpsc::Receive
     let mut connection = None;
     while let Some(hint) = hints.recv().await {
         if connection.is_none() {
-            connection = redis.get_multiplexed_async_connection().await.ok();
+            let connecting = redis.get_multiplexed_async_connection();
+            connection = in_time(connecting).await.ok();
         }
         let mut publish = redis::cmd("PUBLISH");
         publish
             .arg(&channel)
             .arg(serde_json::to_string(&hint).unwrap_or_default());
         let sent = match &mut connection {
-            Some(connection) => publish.query_async::<()>(connection).await.is_ok(),
+            Some(connection) => in_time(publish.query_async::<()>(connection)).await.is_ok(),
             None => false,
         };
         if !sent {
@@ -95,10 +101,16 @@ async fn publish(redis: redis::Client, channel: String, mut hints: mpsc::Receive
     }
 }
 
-async fn subscribe(redis: &redis::Client, channel: &str) -> redis::RedisResult<redis::aio::PubSub> {
-    let mut subscription = redis.get_async_pubsub().await?;
-    subscription.subscribe(channel).await?;
+async fn subscribe(redis: &redis::Client, channel: &str) -> Result<redis::aio::PubSub> {
+    let mut subscription = in_time(redis.get_async_pubsub()).await?;
+    in_time(subscription.subscribe(channel)).await?;
     Ok(subscription)
+}
+
+/// Returns the answer of Redis, or an error if it does not arrive in time.
+async fn in_time<T>(asked: impl Future<Output = redis::RedisResult<T>>) -> Result<T> {
+    let answer = timeout(RedisCoordinator::PATIENCE, asked).await;
+    Ok(answer.context("Redis did not answer in time")??)
 }
 
 /// Forwards published wakeups to the subscribers in this process. Subscribes to the Redis channel
@@ -110,8 +122,16 @@ async fn receive(
     incoming: broadcast::Sender<Wakeup>,
 ) {
     loop {
-        let mut messages = subscription.on_message();
-        while let Some(message) = messages.next().await {
+        let (mut pings, mut messages) = subscription.split();
+        loop {
+            let message = match timeout(RedisCoordinator::PING, messages.next()).await {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(_) => match in_time(pings.ping::<redis::Value>()).await {
+                    Ok(_) => continue,
+                    Err(_) => break,
+                },
+            };
             let text = message.get_payload::<String>().unwrap_or_default();
             // Text that another program published to the channel is ignored.
             if let Ok(hint) = serde_json::from_str::<Wakeup>(&text) {
@@ -119,7 +139,7 @@ async fn receive(
                 let _ = incoming.send(hint);
             }
         }
-        drop(messages);
+        coordinator_outage();
         subscription = loop {
             sleep(RedisCoordinator::PAUSE).await;
             if let Ok(subscription) = subscribe(&redis, &channel).await {

@@ -313,6 +313,26 @@ cases! {
         }
     }
 
+    #[proves("wakeup.outage", "wakeup.harmless")]
+    #[needs(Delivery, Outage)]
+    async fn a_transport_that_falls_silent_is_noticed(transport: &Transport) {
+        let (a, b) = (transport.connect().await, transport.connect().await);
+        let mut streams = [a.subscribe(), b.subscribe()];
+        deliver(&*a, &about("images"), &mut streams).await;
+        reach(&*b, &about("videos"), &mut [a.subscribe()]).await;
+        transport.outage().freeze().await;
+        for end in [&a, &b] {
+            send_anyhow(&**end, &about("images")).await;
+        }
+        transport.outage().mend().await;
+        for stream in &mut streams {
+            let told = timeout(NEVER, async { while stream.next().await != Wakeup::any() {} });
+            assert!(told.await.is_ok(), "no subscription learns that wakeups may be lost");
+        }
+        reach(&*a, &about("more images"), &mut streams).await;
+        reach(&*b, &about("more videos"), &mut streams).await;
+    }
+
     #[proves("wakeup.end")]
     #[needs(Delivery)]
     async fn nothing_is_left_of_a_coordinator_that_was_dropped(transport: &Transport) {

@@ -49,6 +49,11 @@ pub trait Outage: Send + Sync {
     /// data and accepts no connections. The coordinators must be able to detect the interruption.
     async fn cut(&self);
 
+    /// Interrupts the transport without a sign until [`mend`](Self::mend) is called, as a network
+    /// does that drops all packets. The connections stay open, but carry no more data, not even
+    /// after `mend`. New connections carry no data until `mend`.
+    async fn freeze(&self);
+
     /// Restores the transport. Coordinators can then connect again.
     async fn mend(&self);
 }

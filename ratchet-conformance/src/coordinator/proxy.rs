@@ -13,9 +13,9 @@ use super::Outage;
 /// A TCP proxy that simulates network failures between a client and a server. A test connects to
 /// the proxy's [`address`](Self::address) instead of the server's address.
 ///
-/// As an [`Outage`], the proxy closes all its connections and every new connection. It can also
-/// [silence](Self::silence) its current connections, or [lose one answer](Self::lose_answer) of the
-/// server.
+/// As an [`Outage`], the proxy closes all its connections and every new connection, or lets them
+/// carry no data. It can also [silence](Self::silence) only its current connections, or [lose one
+/// answer](Self::lose_answer) of the server.
 ///
 /// ```no_run
 /// # async fn cut() -> std::io::Result<()> {
@@ -37,6 +37,8 @@ pub struct Proxy {
 #[derive(Clone, Copy, Debug, Default)]
 struct Network {
     is_cut: bool,
+    /// Whether new connections wait for the network to be mended.
+    is_frozen: bool,
     cuts: u64,
     /// Number of calls to [`Proxy::silence`]. A call affects only the connections that exist at
     /// that time.
@@ -141,8 +143,18 @@ impl Outage for Proxy {
         });
     }
 
+    async fn freeze(&self) {
+        self.network.send_modify(|network| {
+            network.silences += 1;
+            network.is_frozen = true;
+        });
+    }
+
     async fn mend(&self) {
-        self.network.send_modify(|network| network.is_cut = false);
+        self.network.send_modify(|network| {
+            network.is_cut = false;
+            network.is_frozen = false;
+        });
     }
 }
 
@@ -177,10 +189,13 @@ async fn serve(
 async fn connect(
     client: TcpStream,
     server: String,
-    network: watch::Receiver<Network>,
+    mut network: watch::Receiver<Network>,
     faults: Arc<Faults>,
 ) {
-    let began = *network.borrow();
+    let thawed = network.wait_for(|network| !network.is_frozen).await;
+    let Ok(began) = thawed.map(|network| *network) else {
+        return;
+    };
     if began.is_cut {
         return;
     }
