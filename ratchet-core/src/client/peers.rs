@@ -34,6 +34,8 @@ struct State {
     old: Duration,
     /// The peer to consider next, so that the peers take turns.
     next: usize,
+    /// The same for peers that do not run jobs of a route.
+    next_without: usize,
 }
 
 impl Default for State {
@@ -44,6 +46,7 @@ impl Default for State {
             asked: None,
             old: YOUNG,
             next: 0,
+            next_without: 0,
         }
     }
 }
@@ -118,6 +121,7 @@ impl Peers {
         state.peers = peers.collect();
         state.read = Some(time::monotonic());
         state.next = fastrand::usize(..1_000_000);
+        state.next_without = fastrand::usize(..1_000_000);
     }
 
     /// Returns whether the nodes were read recently enough to choose one of them.
@@ -163,14 +167,47 @@ impl Peers {
         if !state.is_known() {
             return None;
         }
-        let (next, count) = (state.next, state.peers.len());
+        let (next, count) = (state.next_without, state.peers.len());
         let mut places = (0..count).map(|step| (next % count + step) % count);
         let place = places.find(|place| {
             let peer = &state.peers[*place];
             !peer.pools.is_empty() && peer.pool(route).is_none()
         })?;
-        state.next = place + 1;
+        state.next_without = place + 1;
         state.old = OLD;
         Some(state.peers[place].node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Heartbeat, NewJob};
+    use crate::name::Name;
+    use crate::time::from_millis;
+
+    /// Returns the record of a node that runs jobs of this kind.
+    fn node(kind: &str) -> NodeRecord {
+        let name = |text| Name::new("name", text).unwrap();
+        let mut profile = NodeProfile::new(vec![], vec![]).kinds(vec![name(kind)]);
+        profile.pools = Some(vec![PoolProfile::new(2, 2)]);
+        let interval = Duration::from_secs(5);
+        let beat = Heartbeat::new(NodeId::new(), name("n"), NodeStatus::Active, interval);
+        NodeRecord::joined(&beat.profile(profile), from_millis(0))
+    }
+
+    #[tokio::test]
+    async fn nodes_that_run_no_job_of_a_route_take_turns() {
+        let peers = Peers::default();
+        let route = NewJob::new("a", &()).spec().route.clone();
+        let nodes = ["a", "a", "b", "c"].map(node);
+        peers.replace(nodes.to_vec());
+        let own = Some(nodes[0].node);
+        let mut others = std::collections::BTreeSet::new();
+        for _ in 0..2 {
+            assert_eq!(peers.choose(&route, 1, own), Some(nodes[1].node));
+            others.extend(peers.choose_without(&route));
+        }
+        assert_eq!(others, [nodes[2].node, nodes[3].node].into());
     }
 }

@@ -210,7 +210,7 @@ impl Client {
     ///
     /// If the nodes are not known, or none of them is meant, no hint is sent: the leader finds the
     /// jobs that wait for a permit. If wakeups do not reach all nodes, all that they reach receive
-    /// the hint.
+    /// the hint: those that poll the queue of a route, or with `others_too` those of any queue.
     pub(crate) async fn hint_permits(
         &self,
         routes: &HashSet<Route>,
@@ -232,7 +232,10 @@ impl Client {
             }
         } else {
             let queues = routes.iter().map(|route| route.queue.clone());
-            wakeups.extend(queues.map(Wakeup::queue));
+            match others_too {
+                true => wakeups.extend([Wakeup::any()]),
+                false => wakeups.extend(queues.map(Wakeup::queue)),
+            }
         }
         let wakeups = wakeups.into_iter();
         join_all(wakeups.map(|wakeup| self.notify(wakeup.from_node(own.source), patience))).await;
@@ -263,9 +266,12 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use super::*;
+    use crate::client::{Calls, OwnNode, WakeQueue};
+    use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
     use crate::id::JobId;
     use crate::memory::{Fault, MemoryStore};
     use crate::model::{Condition, Heartbeat, NodeProfile, NodeRecord, NodeStatus, PoolProfile};
@@ -311,6 +317,27 @@ mod tests {
             let woken = tokio::time::timeout(Duration::from_secs(60), wakeups.next());
             let is_addressed = woken.await.unwrap().to.is_some();
             assert_eq!(is_addressed, fault != Fault::ErrorBeforeCommit, "{fault:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn where_wakeups_do_not_reach_all_nodes_a_hint_is_for_any_queue() {
+        let store = Arc::new(MemoryStore::new());
+        let coordinator: Arc<dyn ClusterCoordinator> = Arc::new(InProcessCoordinator::new());
+        assert!(!coordinator.reaches_all_nodes());
+        let mut wakeups = coordinator.subscribe();
+        let own = OwnNode {
+            source: NodeId::new(),
+            wake_queue: Arc::new(WakeQueue::new([])),
+        };
+        let calls = Arc::new(Calls::of_client(store));
+        let client = Client::of_node(calls, coordinator, own, BTreeMap::new());
+        let routes = HashSet::from([NewJob::new("a", &()).spec().route.clone()]);
+        for others_too in [false, true] {
+            client
+                .hint_permits(&routes, others_too, Client::NOTIFY)
+                .await;
+            assert_eq!(wakeups.next().await.queue.is_none(), others_too);
         }
     }
 

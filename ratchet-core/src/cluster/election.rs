@@ -173,8 +173,9 @@ impl Election {
     /// Records that this leader trusts its tenure until `leads_until`, as its beacon said.
     ///
     /// If this candidate finds the lock free before the leader has stopped, it waits, as if it had
-    /// read the lock when it received the beacon. This never delays a takeover: the leader has
-    /// stopped before its lock can expire (see [`LeaderTimings`]).
+    /// read the lock when it received the beacon. A beacon that arrives in time delays no takeover:
+    /// the leader has stopped before its lock can expire (see [`LeaderTimings`]). A beacon that
+    /// arrives late delays a takeover by the same time.
     pub(crate) fn heard_leader(&mut self, leader: NodeId, leads_until: Instant) {
         let stopped = leads_until + self.timings.tick() + self.timings.teardown;
         let rival = self.rival.as_mut();

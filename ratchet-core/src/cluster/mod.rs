@@ -112,7 +112,9 @@ impl Wakeup {
     /// sender.
     #[must_use]
     pub fn beacon(leader: NodeId, leads_for: Duration) -> Self {
-        let leads_for_ms = u32::try_from(leads_for.as_millis()).unwrap_or(u32::MAX);
+        // Rounded up, because zero has a meaning of its own.
+        let leads_for_ms = leads_for.as_nanos().div_ceil(1_000_000);
+        let leads_for_ms = u32::try_from(leads_for_ms).unwrap_or(u32::MAX);
         Self {
             leads_for_ms: Some(leads_for_ms),
             ..Self::any().from_node(leader).to(leader)

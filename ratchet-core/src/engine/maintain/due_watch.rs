@@ -103,7 +103,7 @@ async fn send_beacons(run: &DueWatchHandles, leadership: &Leadership, works: &At
         tokio::time::sleep(BEACON).await;
         let works = works.load(Ordering::Relaxed) && run.beacons.reclaims_succeed();
         if let Some(leader) = leadership.lock_holder()
-            && let Some(leads_for) = leadership.leads_for()
+            && let Some(leads_for) = leadership.leads_for().filter(|left| !left.is_zero())
             && looks_often
             && works
         {
