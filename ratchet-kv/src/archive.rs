@@ -3,13 +3,13 @@
 use async_trait::async_trait;
 use ratchet_core::model::{
     ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Attempt, Guarded, JobOrder, PageRequest,
-    PurgeRequest, StoredJob,
+    PurgeRequest,
 };
 use ratchet_core::store::ArchiveStore;
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{InvalidInput, JobId, Result};
 
-use crate::call::{Call, decoded};
+use crate::call::{Call, Found, decoded};
 use crate::engine::{Engine, Order, Transaction};
 use crate::keys::{self, Key, Table};
 use crate::store::KvStore;
@@ -29,8 +29,8 @@ impl<E: Engine> ArchiveStore for KvStore<E> {
             return Ok(Guarded::Stale);
         }
         let old = call.old(request, false).await?;
-        for job in &old {
-            call.put_away(job).await?;
+        for found in &old {
+            call.put_away(found).await?;
         }
         call.commit().await?;
         Ok(Guarded::Done(old.len() as u64))
@@ -105,7 +105,8 @@ impl<E: Engine> ArchiveStore for KvStore<E> {
 
 impl<T: Transaction> Call<T> {
     /// Moves a job into the archive.
-    async fn put_away(&mut self, job: &StoredJob) -> Result<()> {
+    async fn put_away(&mut self, found: &Found) -> Result<()> {
+        let job = &found.job;
         let id = job.record.id;
         let entries = self.all(Key::new(Table::History).job(id).all()).await?;
         let read = |(_, value): &(_, Vec<u8>)| decoded(value, Attempt::decode);
@@ -117,6 +118,6 @@ impl<T: Transaction> Call<T> {
         let ended = job.record.finished_at.map_or(now, to_millis);
         let by_end = Key::new(Table::ArchivedBy).number(ended).job(id);
         self.put(by_end, "").await?;
-        self.delete(job).await
+        self.delete(found).await
     }
 }

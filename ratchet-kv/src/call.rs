@@ -12,7 +12,12 @@ use ratchet_core::{BatchId, InvalidInput, JobId, Result, StoreError, StoreErrorK
 
 use crate::engine::{Entry, Order, Transaction};
 use crate::keys::{self, Key, Table};
+use crate::store::number_of;
 
+/// The format of the keys, the indexes and the rows. A version of this crate must raise it if older
+/// programs could misread the data, or lose a part of it when they change a row. After that, calls
+/// of older programs fail.
+const FORMAT: u32 = 1;
 /// The number of entries that a scan reads at once.
 const PAGE: usize = 256;
 
@@ -22,6 +27,8 @@ pub(crate) struct Call<T> {
     operation: &'static str,
     /// The time of the call, in milliseconds since 1970.
     pub(crate) now: i64,
+    /// The format of the stored data; 0 if there is none.
+    format: u32,
     /// The jobs that ended in this call, and the jobs that got a new child.
     ended: BTreeSet<JobId>,
     /// The batches that were closed in this call, and those that got a new child.
@@ -31,18 +38,44 @@ pub(crate) struct Call<T> {
 impl<T: Transaction> Call<T> {
     pub(crate) async fn new(operation: &'static str, mut transaction: T) -> Result<Self> {
         let now = transaction.now().await;
-        Ok(Self {
+        let mut call = Self {
             transaction,
             operation,
             now: now.map_err(|error| error.during(operation))?,
+            format: 0,
             ended: BTreeSet::new(),
             changed: BTreeSet::new(),
-        })
+        };
+        call.format = call.stored_format().await?;
+        Ok(call)
+    }
+
+    /// Returns the format of the stored data; 0 if nothing was stored yet. Refuses a newer format,
+    /// which this program could misread or damage.
+    async fn stored_format(&mut self) -> Result<u32> {
+        let stored = self.get(Key::new(Table::Format)).await?;
+        let format = match stored {
+            None => 0,
+            Some(value) => number_of(&value).unwrap_or(u32::MAX),
+        };
+        if format <= FORMAT {
+            return Ok(format);
+        }
+        let problem = format!(
+            "the data has format {format}, and this program reads formats up to {FORMAT}; update \
+             this program"
+        );
+        let error = StoreError::new(StoreErrorKind::Misconfigured, self.operation);
+        Err(error.with_source(problem))
     }
 
     /// Updates what depends on the jobs that ended in this call, and commits the transaction.
     pub(crate) async fn commit(mut self) -> Result<()> {
         self.follow_ends().await?;
+        if self.format < FORMAT {
+            self.put(Key::new(Table::Format), FORMAT.to_string())
+                .await?;
+        }
         let operation = self.operation;
         let committed = self.transaction.commit().await;
         committed.map_err(|error| error.during(operation))
@@ -150,24 +183,8 @@ impl<T: Transaction> Call<T> {
 
     /// Reads a job. `None` if there is no such job, or if it cannot even be salvaged.
     pub(crate) async fn find(&mut self, id: JobId) -> Result<Option<Found>> {
-        let Some(value) = self.get(Key::new(Table::Job).job(id)).await? else {
-            return Ok(None);
-        };
-        if let Some(job) = decoded(&value, StoredJob::decode) {
-            let (problem, can_be_shown) = (None, true);
-            return Ok(Some(Found {
-                job,
-                problem,
-                can_be_shown,
-            }));
-        }
-        let text = String::from_utf8_lossy(&value);
-        let salvaged = StoredJob::salvage(&text).filter(|salvaged| salvaged.job.record.id == id);
-        Ok(salvaged.map(|salvaged| Found {
-            job: salvaged.job,
-            problem: Some(salvaged.problem),
-            can_be_shown: salvaged.can_be_shown,
-        }))
+        let value = self.get(Key::new(Table::Job).job(id)).await?;
+        Ok(value.and_then(|value| Found::read(id, &value)))
     }
 
     pub(crate) async fn job(&mut self, id: JobId) -> Result<Option<StoredJob>> {
@@ -188,7 +205,7 @@ impl<T: Transaction> Call<T> {
 
     /// Stores a new job.
     pub(crate) async fn insert(&mut self, job: &StoredJob) -> Result<()> {
-        self.replace(None, job).await
+        self.replace(&BTreeSet::new(), job).await
     }
 
     /// Applies `change` to a job, and updates the indexes and the lane. If the job ends, records
@@ -216,57 +233,65 @@ impl<T: Transaction> Call<T> {
         found: Found,
         change: impl FnOnce(&mut StoredJob, Option<&InvalidInput>) -> R + Send,
     ) -> Result<R> {
-        let before = found.job;
-        let id = before.record.id;
-        let mut job = before.clone();
+        let mut job = found.job.clone();
         let changed = change(&mut job, found.problem.as_ref());
-        let mut lane = None;
-        if job.record.state.is_terminal() && !before.record.state.is_terminal() {
-            self.ended.insert(id);
-            let spec = &job.record.spec;
-            lane = spec
-                .lane
-                .as_ref()
-                .map(|lane| keys::lane(&spec.route.queue, lane));
-            lane = lane.filter(|_| job.lane_seq.take().is_some());
+        if job.record.state.is_terminal() && !found.job.record.state.is_terminal() {
+            self.ended.insert(job.record.id);
+            job.lane_seq = None;
         }
-        self.replace(Some(&before), &job).await?;
-        if let Some(lane) = lane
-            && let Some((key, _)) = self.first(lane.all()).await?
-            && let Some(head) = keys::job_of(&key)
-            && let Some(before) = self.job(head).await?
-        {
-            let mut head = before.clone();
-            head.promote();
-            self.replace(Some(&before), &head).await?;
+        if job != found.job {
+            self.replace(&found.keys, &job).await?;
         }
         Ok(changed)
     }
 
-    /// Stores a job, and updates the indexes. `before` is the job as it was stored until now.
-    async fn replace(&mut self, before: Option<&StoredJob>, job: &StoredJob) -> Result<()> {
-        if before == Some(job) {
-            return Ok(());
-        }
+    /// Stores a job, and updates the indexes. `old` are its keys in the indexes until now.
+    async fn replace(&mut self, old: &BTreeSet<Vec<u8>>, job: &StoredJob) -> Result<()> {
         let key = Key::new(Table::Job).job(job.record.id);
-        self.write(key, job.encode()).await?;
-        let old = before.map(keys::entries).unwrap_or_default();
+        let document = job.encode().map_err(|problem| self.failed(problem))?;
         let new = keys::entries(job);
-        for key in old.difference(&new) {
-            self.remove(key.clone()).await?;
-        }
-        for key in new.difference(&old) {
+        self.put(key, row(document, &new)).await?;
+        for key in new.difference(old) {
             self.put_at(key.clone(), Vec::new()).await?;
+        }
+        self.remove_entries(old.difference(&new)).await
+    }
+
+    /// Removes these keys of one job from the indexes. If the job leaves a lane, the next job of
+    /// the lane becomes its head.
+    async fn remove_entries<'k>(
+        &mut self,
+        entries: impl Iterator<Item = &'k Vec<u8>> + Send,
+    ) -> Result<()> {
+        for key in entries {
+            self.remove(key.clone()).await?;
+            if let Some(lane) = keys::lane_of(key)
+                && let Some((key, _)) = self.first(lane.all()).await?
+                && let Some(head) = keys::job_of(&key)
+                && let Some(found) = self.find(head).await?
+            {
+                let mut head = found.job;
+                head.promote();
+                // The head keeps its place in the lane, so this call does not recur.
+                Box::pin(self.replace(&found.keys, &head)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a job that cannot even be salvaged from all indexes. Its row remains.
+    pub(crate) async fn set_aside(&mut self, id: JobId) -> Result<()> {
+        if let Some(value) = self.get(Key::new(Table::Job).job(id)).await? {
+            let (_, keys) = parts(&value);
+            self.remove_entries(keys.iter()).await?;
         }
         Ok(())
     }
 
     /// Deletes a job and its history.
-    pub(crate) async fn delete(&mut self, job: &StoredJob) -> Result<()> {
-        let id = job.record.id;
-        for key in keys::entries(job) {
-            self.remove(key).await?;
-        }
+    pub(crate) async fn delete(&mut self, found: &Found) -> Result<()> {
+        let id = found.job.record.id;
+        self.remove_entries(found.keys.iter()).await?;
         let history = Key::new(Table::History).job(id).all();
         for (key, _) in self.all(history).await? {
             self.remove(key).await?;
@@ -401,10 +426,66 @@ impl<T: Transaction> Call<T> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) job: StoredJob,
+    /// The keys of the job in the indexes. They are stored, because the keys of a damaged job
+    /// cannot be computed from it.
+    keys: BTreeSet<Vec<u8>>,
     /// The first problem of a damaged job.
     pub(crate) problem: Option<InvalidInput>,
     /// Whether reads return the job.
     pub(crate) can_be_shown: bool,
+}
+
+impl Found {
+    fn read(id: JobId, value: &[u8]) -> Option<Self> {
+        let (document, keys) = parts(value);
+        if let Some(job) = decoded(document, StoredJob::decode) {
+            return Some(Self {
+                job,
+                keys,
+                problem: None,
+                can_be_shown: true,
+            });
+        }
+        let text = String::from_utf8_lossy(document);
+        let salvaged = StoredJob::salvage(&text)?;
+        (salvaged.job.record.id == id).then_some(Self {
+            job: salvaged.job,
+            keys,
+            problem: Some(salvaged.problem),
+            can_be_shown: salvaged.can_be_shown,
+        })
+    }
+}
+
+/// The end of a document. It does not occur in JSON.
+const END: u8 = 0;
+
+/// Returns the row of a job: its document and its keys in the indexes, each after its length.
+fn row(document: String, keys: &BTreeSet<Vec<u8>>) -> Vec<u8> {
+    let mut row = document.into_bytes();
+    row.push(END);
+    for key in keys {
+        let length = u16::try_from(key.len()).unwrap_or(u16::MAX);
+        row.extend(length.to_be_bytes());
+        row.extend(key);
+    }
+    row
+}
+
+/// Splits the row of a job into its document and its keys.
+pub(crate) fn parts(row: &[u8]) -> (&[u8], BTreeSet<Vec<u8>>) {
+    let end = row.iter().position(|byte| *byte == END);
+    let (document, mut rest) = row.split_at(end.unwrap_or(row.len()));
+    rest = rest.get(1..).unwrap_or_default();
+    let mut keys = BTreeSet::new();
+    while let Some((length, more)) = rest.split_first_chunk() {
+        let Some((key, more)) = more.split_at_checked(u16::from_be_bytes(*length).into()) else {
+            break;
+        };
+        keys.insert(key.to_vec());
+        rest = more;
+    }
+    (document, keys)
 }
 
 /// Decodes a row. Logs a warning and returns `None` if the row cannot be read, so that it does not

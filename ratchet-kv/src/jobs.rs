@@ -18,7 +18,7 @@ use ratchet_core::store::JobStore;
 use ratchet_core::time::duration_millis;
 use ratchet_core::{InvalidInput, JobId, Name, Priority, Result};
 
-use crate::call::{Call, decoded};
+use crate::call::{Call, Found, decoded};
 use crate::engine::{Engine, Order, Transaction};
 use crate::keys::{self, Key, Table};
 use crate::queues::due_time;
@@ -83,9 +83,9 @@ impl<E: Engine> JobStore for KvStore<E> {
         let mut call = self.write("act").await?;
         let mut acted = Vec::with_capacity(jobs.len());
         for id in jobs {
-            let job = call.job(*id).await?;
-            let outcome = match job.filter(|job| from.contains(&job.record.state)) {
-                Some(job) => call.act(job, action).await?,
+            let found = call.find(*id).await?;
+            let outcome = match found.filter(|found| from.contains(&found.job.record.state)) {
+                Some(found) => call.act(found, action).await?,
                 None => ActionOutcome::NotFound,
             };
             acted.push(Acted { job: *id, outcome });
@@ -164,11 +164,7 @@ fn scanned(filter: &JobFilter, page: &PageRequest) -> (Range<Vec<u8>>, Order) {
 impl<T: Transaction> Call<T> {
     /// Returns the ended jobs that this request selects. Jobs that no read returns are among them
     /// only if `hidden` is true.
-    pub(crate) async fn old(
-        &mut self,
-        request: &PurgeRequest,
-        hidden: bool,
-    ) -> Result<Vec<StoredJob>> {
+    pub(crate) async fn old(&mut self, request: &PurgeRequest, hidden: bool) -> Result<Vec<Found>> {
         let cutoff = self.now.saturating_sub(duration_millis(request.older_than));
         let ended = || Key::new(Table::Ended).byte(request.state.code());
         let mut keys = ended().before(ended().number(cutoff).bytes());
@@ -186,7 +182,7 @@ impl<T: Transaction> Call<T> {
                 if let Some(found) = found.filter(|found| hidden || found.can_be_shown)
                     && !self.is_awaited(id).await?
                 {
-                    old.push(found.job);
+                    old.push(found);
                 }
             }
         }
@@ -250,7 +246,8 @@ impl<T: Transaction> Call<T> {
         let admit = |stream: usize| budget.take(&streams[stream].0);
         let Ok(chosen) = merge_admitted(merged, request.aging, self.now, limit, admit);
         let now = self.now;
-        let (mut claimed, mut unreadable) = (Vec::with_capacity(chosen.len()), Vec::new());
+        let (mut claimed, mut unreadable) = (Vec::with_capacity(chosen.len()), 0);
+        let mut lost = BTreeSet::new();
         for id in chosen {
             let claim = |job: &mut StoredJob, problem: Option<&InvalidInput>| {
                 let input = request.payloads.then(|| job.input());
@@ -263,24 +260,26 @@ impl<T: Transaction> Call<T> {
                 }
             };
             match self.find(id).await? {
-                None => unreadable.push(id),
+                None => {
+                    self.set_aside(id).await?;
+                    lost.insert(id);
+                }
                 Some(found) => match self.change_found(found, claim).await? {
                     Ok(job) => claimed.push(job),
                     Err((_, ended)) => {
                         self.record(id, ended).await?;
-                        unreadable.push(id);
+                        unreadable += 1;
                     }
                 },
             }
         }
-        // The index may have a job that cannot be read under another key than its row says. Such a
-        // job must not take the place of another job in the next claims.
+        // The row of a lost job may lack the list of its keys.
         for key in streams.into_iter().flat_map(|(_, _, due)| due) {
-            if keys::job_of(&key).is_some_and(|id| unreadable.contains(&id)) {
+            if keys::job_of(&key).is_some_and(|id| lost.contains(&id)) {
                 self.remove(key).await?;
             }
         }
-        Ok((claimed, unreadable.len()))
+        Ok((claimed, unreadable + lost.len()))
     }
 
     async fn reclaim(&mut self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
@@ -306,17 +305,17 @@ impl<T: Transaction> Call<T> {
         Ok(reclaimed)
     }
 
-    async fn act(&mut self, job: StoredJob, action: JobAction) -> Result<ActionOutcome> {
-        let (id, now) = (job.record.id, self.now);
+    async fn act(&mut self, found: Found, action: JobAction) -> Result<ActionOutcome> {
+        let (id, now) = (found.job.record.id, self.now);
         let requeue = match action {
-            JobAction::Requeue => self.requeue(&job).await?,
+            JobAction::Requeue => self.requeue(&found.job).await?,
             _ => Ok(None),
         };
         let acted = self
             .change(id, |job| job.act(action, now, |_| requeue))
             .await?;
         if acted == Some(ActionOutcome::Deleted) {
-            self.delete(&job).await?;
+            self.delete(&found).await?;
         }
         Ok(acted.unwrap_or(ActionOutcome::NotFound))
     }

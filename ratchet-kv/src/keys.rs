@@ -41,6 +41,10 @@ pub(crate) enum Table {
     Rate = 11,
     /// Batch → `BatchRecord`.
     Batch = 12,
+    /// Nothing → the number of the format.
+    Format = 13,
+    /// Name → nothing: the recurring definition cannot be read, and this was reported.
+    Unreadable = 14,
     /// Route, priority, due time, job: the pending jobs.
     Pending = 32,
     /// Node, job: the running jobs.
@@ -216,6 +220,15 @@ pub(crate) fn lane(queue: &Name, lane: &Name) -> Key {
     Key::new(Table::Lane)
         .name(queue.as_str())
         .name(lane.as_str())
+}
+
+/// Returns the beginning of the keys of all jobs in a lane, from the key of one of them. `None` if
+/// the key belongs to another index.
+pub(crate) fn lane_of(key: &[u8]) -> Option<Key> {
+    /// The length of a sequence number and an id.
+    const OF_ONE: usize = 8 + 16;
+    let lane = &key[..key.len().checked_sub(OF_ONE)?];
+    (key.first() == Some(&(Table::Lane as u8))).then(|| Key(lane.to_vec()))
 }
 
 /// Returns the beginning of the keys of the pending jobs of a route and a priority.

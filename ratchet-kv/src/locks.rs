@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ratchet_core::model::Fenced;
 use ratchet_core::store::{Acquired, LockInfo, LockStore, StoredLock};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{Fence, Name, Result};
+use ratchet_core::{Fence, Name, Result, StoreError, StoreErrorKind};
 
 use crate::call::{Call, decoded};
 use crate::engine::{Engine, Order, Transaction};
@@ -39,8 +39,14 @@ impl<T: Transaction> Call<T> {
 impl<E: Engine> LockStore for KvStore<E> {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
         let mut call = self.write("acquire").await?;
-        let lock = call.read(key(name), StoredLock::decode).await?;
-        let mut lock = lock.unwrap_or_else(|| StoredLock::unused(owner.clone()));
+        let mut lock = match call.get(key(name)).await? {
+            None => StoredLock::unused(owner.clone()),
+            // The lock may be held.
+            Some(value) => decoded(&value, StoredLock::decode).ok_or_else(|| {
+                let error = StoreError::new(StoreErrorKind::Corrupt, "acquire");
+                error.with_source("the lock cannot be read")
+            })?,
+        };
         let acquired = lock.acquire(owner, duration_millis(ttl), call.now);
         call.write(key(name), lock.encode()).await?;
         call.commit().await?;

@@ -10,12 +10,15 @@ use ratchet_core::time::{self, from_millis};
 use ratchet_core::{Name, Result, StoreError, StoreErrorKind};
 
 use crate::call::{Call, decoded};
-use crate::engine::{Engine, Order, Transaction};
+use crate::engine::{Engine, Entry, Order, Transaction};
 use crate::keys::{self, Key, Parts, Table};
 use crate::store::KvStore;
 
-/// The beginning of a row that could not be read, and was reported.
-const REPORTED: &[u8] = b"!";
+/// Returns the key of the mark that a definition cannot be read, and that this was reported. The
+/// mark is not in the row of the definition, because a newer program may be able to read that row.
+fn reported(name: &str) -> Key {
+    Key::new(Table::Unreadable).name(name)
+}
 
 fn key(name: &Name) -> Key {
     Key::new(Table::Recurring).name(name.as_str())
@@ -28,12 +31,14 @@ impl<T: Transaction> Call<T> {
 
     /// Marks definitions that cannot be read as reported, so that later claims do not report them
     /// again. Returns how many were not marked yet.
-    async fn report_unreadable(&mut self, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Result<usize> {
+    async fn report_unreadable(&mut self, rows: &[Entry]) -> Result<usize> {
         let mut unreadable = 0;
-        for (key, mut value) in rows {
-            if !value.starts_with(REPORTED) {
-                value.splice(..0, REPORTED.iter().copied());
-                self.put_at(key, value).await?;
+        for (key, _) in rows {
+            let Some(name) = Parts::of(key).name() else {
+                continue;
+            };
+            if self.get(reported(name)).await?.is_none() {
+                self.put(reported(name), "").await?;
                 unreadable += 1;
             }
         }
@@ -66,6 +71,8 @@ impl<E: Engine> RecurringStore for KvStore<E> {
         let Some((record, outcome)) = put.apply(found, from_millis(call.now)) else {
             return Ok(PutOutcome::Unchanged);
         };
+        let mark = reported(put.definition.name().as_str());
+        call.remove(mark.bytes()).await?;
         call.put_definition(&record).await?;
         call.commit().await?;
         Ok(outcome)
@@ -108,7 +115,7 @@ impl<E: Engine> RecurringStore for KvStore<E> {
         let (readable, unreadable): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| read(row).is_some());
         let records: Vec<RecurringRecord> = readable.iter().filter_map(read).collect();
-        let unreadable = call.report_unreadable(unreadable).await?;
+        let unreadable = call.report_unreadable(&unreadable).await?;
         let (mut due, mut others): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.is_due(now));
         due.sort_by(|a, b| {

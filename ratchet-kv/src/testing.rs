@@ -7,8 +7,8 @@ use ratchet_core::store::StoredLock;
 use ratchet_core::{JobId, Name, Result, StoreError, StoreErrorKind};
 use serde_json::{Map, Value, json};
 
-use crate::call::Call;
-use crate::engine::{Engine, Transaction};
+use crate::call::parts;
+use crate::engine::Engine;
 use crate::keys::{Key, Table};
 use crate::store::KvStore;
 
@@ -34,7 +34,16 @@ const OF_JOBS: [Table; 13] = [
 /// # Errors
 /// A failure of the engine, or `Corrupt` if there is no such job.
 pub async fn spoil_job<E: Engine>(store: &KvStore<E>, job: JobId) -> Result<()> {
-    spoil(store, Key::new(Table::Job).job(job), "attempts").await
+    spoil_field(store, job, "attempts").await
+}
+
+/// Makes this field of the document of a job unreadable. The names of the fields are those of
+/// `StoredJob::encode`.
+///
+/// # Errors
+/// A failure of the engine, or `Corrupt` if there is no such job.
+pub async fn spoil_field<E: Engine>(store: &KvStore<E>, job: JobId, field: &str) -> Result<()> {
+    spoil(store, Key::new(Table::Job).job(job), field).await
 }
 
 /// Makes a job so unreadable that no call returns it. Purges, archive passes and selections still
@@ -43,7 +52,7 @@ pub async fn spoil_job<E: Engine>(store: &KvStore<E>, job: JobId) -> Result<()> 
 /// # Errors
 /// A failure of the engine, or `Corrupt` if there is no such job.
 pub async fn hide_job<E: Engine>(store: &KvStore<E>, job: JobId) -> Result<()> {
-    spoil(store, Key::new(Table::Job).job(job), "kind").await
+    spoil_field(store, job, "kind").await
 }
 
 /// Makes the schedule of a recurring definition unreadable.
@@ -87,15 +96,19 @@ pub async fn rows_of_jobs<E: Engine>(store: &KvStore<E>) -> Result<u64> {
 /// Replaces a field of a document by a value of a type that the field never has.
 async fn spoil<E: Engine>(store: &KvStore<E>, key: Key, field: &str) -> Result<()> {
     let mut call = store.write("spoil").await?;
-    let mut document = document(&mut call, key.clone()).await?;
+    let value = call.get(key.clone()).await?.ok_or_else(missing)?;
+    let (document, _) = parts(&value);
+    let keys = &value[document.len()..];
+    let mut document = fields(document)?;
     document.insert(field.to_owned(), json!({"is": "damaged"}));
-    call.put(key, Value::Object(document).to_string()).await?;
+    let mut row = Value::Object(document).to_string().into_bytes();
+    row.extend(keys);
+    call.put(key, row).await?;
     call.commit().await
 }
 
-async fn document<T: Transaction>(call: &mut Call<T>, key: Key) -> Result<Map<String, Value>> {
-    let value = call.get(key).await?.ok_or_else(missing)?;
-    serde_json::from_slice(&value)
+fn fields(document: &[u8]) -> Result<Map<String, Value>> {
+    serde_json::from_slice(document)
         .map_err(|error| StoreError::new(StoreErrorKind::Corrupt, "spoil").with_source(error))
 }
 
