@@ -105,7 +105,8 @@ async fn main() -> anyhow::Result<()> {
         .build()?;
     let client = node.client().clone();
 
-    // The file is written before the first job is stored, and removed when the import is complete.
+    // The file with the id of the batch is written before the first job is stored, and removed when
+    // the import is complete.
     let kept = database.with_extension("batch");
     let batch = kept_id(&kept)?;
     client.open_batch(batch).await?;

@@ -21,7 +21,8 @@ use tokio::sync::watch;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The slots for which each report ran, by name of the report. `None` is a run without a slot.
+/// Slots for which each report ran, keyed by the name of the report. `None` stands for a run that
+/// has no slot, because it was triggered by hand.
 #[derive(Clone, Default)]
 struct Ran(Arc<Mutex<BTreeMap<String, Vec<Option<Timestamp>>>>>);
 
@@ -63,8 +64,8 @@ fn report(name: &str) -> ratchet::NewJob {
     Report { name }.into_job()
 }
 
-/// Returns a node with its own store, as a node in another process would have. All nodes declare
-/// the same recurring definitions.
+/// Builds a node that opens its own store, like a node in another process. All nodes declare the
+/// same recurring definitions.
 async fn node(url: &str, ran: &Ran) -> Result<Node> {
     let node = Ratchet::builder(ratchet::connect(url).await?)
         .register::<Report>()
@@ -79,7 +80,8 @@ async fn node(url: &str, ran: &Ran) -> Result<Node> {
                 .job(report("nightly"))
                 .named("nightly"),
         )
-        // This report runs every second. If a run takes longer, the slots during it are skipped.
+        // This report runs every second. If a run takes longer than a second, the slots that come
+        // due during the run are skipped.
         .recurring(
             Recurring::every(SECOND)
                 .overlap(Overlap::Skip)

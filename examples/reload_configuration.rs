@@ -1,8 +1,9 @@
 //! A configuration that every node reloads when it changes.
 //!
-//! The configuration is a file here; it could also be in a table or a bucket. A program that
-//! changes the configuration then bumps its version. Every node watches the version and reads the
-//! file again. If a wakeup is lost, the nodes reload up to a second later.
+//! The configuration is a file here; it could also be in a table or a bucket. After a program has
+//! changed the file, the program bumps the version of the configuration. Every node watches the
+//! version, and reads the file again when the version changes. If the wakeup for a new version is
+//! lost, the nodes notice the version up to a second later.
 //!
 //! ```text
 //! cargo run --example reload_configuration
@@ -22,7 +23,8 @@ async fn follow(client: Client, file: &Path, current: watch::Sender<String>) -> 
     let mut versions = client.watch("greeting")?;
     loop {
         let version = versions.changed().await;
-        // The file is read after the version, so a later change is seen as another version.
+        // Reads the file after the version. If the file changes after this read, the version
+        // changes too, and the loop reads the file again.
         let text = tokio::fs::read_to_string(file).await?;
         println!("version {version}: {text}");
         current.send_replace(text);

@@ -1,7 +1,7 @@
 //! Connects to the database that a configuration names, with its settings in the section `store`.
 //!
-//! A program that sets more on a backend's builder creates the builder with the function in that
-//! backend's module, such as `ratchet::postgres::configured`.
+//! A program that needs further settings of a backend's builder creates this builder with the
+//! function in the backend's module, such as `ratchet::postgres::configured`.
 
 use ratchet_config::{Config, ConfigError, StoreConfig};
 use ratchet_core::{InvalidInput, SharedStore, StoreError};
@@ -133,7 +133,8 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
             },
             Some(other) => other.to_string(),
         };
-        // A problem with the URL recurs with every other setting, so it is kept only once.
+        // The backend reports a problem with the URL for every setting, so the problem is kept only
+        // once.
         if !refused.iter().any(|(_, told)| *told == rule) {
             refused.push((key, rule));
         }

@@ -112,8 +112,8 @@ pub use ratchet_core::{JobLayer, JobRequest, JobResponse, JobService, ServiceErr
 /// other type. The function itself is unchanged, so tests can call it.
 ///
 /// The struct has the visibility and the documentation of the function, and its fields are public.
-/// Attributes of arguments, such as documentation or `#[serde(default)]`, move to the fields. If
-/// `welcome` had no arguments, its job would be created as `Welcome {}`.
+/// Attributes of arguments, such as documentation or `#[serde(default)]`, move to the fields. If a
+/// function `welcome` has no arguments, its job is created as `Welcome {}`.
 ///
 /// If a job needs more, such as default options, a lane or older names, implement [`Job`] instead.
 ///

@@ -12,13 +12,13 @@ type Connect = dyn Fn(String) -> Opening<'static, SharedStore> + Send + Sync;
 
 static SCHEMES: RwLock<BTreeMap<&'static str, Arc<Connect>>> = RwLock::new(BTreeMap::new());
 
-/// Gives a store that is not part of Ratchet a URL scheme, in this process. After that,
+/// Registers a URL scheme in this process, for a store that is not part of Ratchet. After that,
 /// [`connect`](crate::connect), configurations and the command line accept such URLs.
 ///
 /// Call it at the beginning of `main`, before a configuration is loaded. `open` gets the whole URL,
-/// and the store that it returns is put behind the [door](Checked). The settings in the section
-/// `store` do not apply to such a store, except its URL. A later call for the same scheme replaces
-/// the earlier one.
+/// and the store that it returns is wrapped in [`Checked`]. The settings in the section `store` do
+/// not apply to such a store, except its URL. A later call for the same scheme replaces the earlier
+/// one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,7 +63,7 @@ where
     Ok(())
 }
 
-/// Returns what opens the URLs of a registered scheme.
+/// Returns the function that opens the URLs of a registered scheme.
 pub(crate) fn registered(name: &str) -> Option<Arc<Connect>> {
     let schemes = SCHEMES.read().unwrap_or_else(PoisonError::into_inner);
     schemes.get(name).cloned()

@@ -20,7 +20,7 @@ use {
 /// Returns a SQLite builder with the settings of a configuration.
 ///
 /// # Errors
-/// [`ConnectError::NoUrl`].
+/// [`ConnectError::NoUrl`] if the configuration has no URL.
 #[cfg(feature = "config")]
 pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     let own = &config.sqlite;

@@ -70,8 +70,8 @@ struct Figures {
     per_job: Option<Work>,
     /// The claims, per job.
     claims_per_job: Option<f64>,
-    /// The 50th, 95th and 99th percentile and the maximum of the times from the return of an
-    /// enqueue to the start of the body, in milliseconds.
+    /// The 50th, 95th and 99th percentile and the maximum of the start latencies, in milliseconds.
+    /// A start latency is the time from the return of an enqueue to the start of the body.
     start_ms: Option<[f64; 4]>,
     /// Jobs that did not run.
     missing: usize,
@@ -181,7 +181,8 @@ impl Cluster {
         Ok(Self { nodes })
     }
 
-    /// Starts all nodes at once. Each runs until `true` is sent.
+    /// Starts all nodes at once. The nodes run until the caller sends `true` with the returned
+    /// sender.
     fn start(&self) -> (watch::Sender<bool>, JoinSet<Result<(), RunError>>) {
         let stop = watch::channel(false).0;
         let mut tasks = JoinSet::new();
@@ -195,7 +196,8 @@ impl Cluster {
         (stop, tasks)
     }
 
-    /// Waits until all nodes are registered, and returns how many seconds after `start` that was.
+    /// Waits until all nodes are registered, and returns the seconds that have passed since
+    /// `start`.
     async fn wait_until_registered(&self, client: &Client, start: Clock) -> Result<f64> {
         loop {
             let nodes = client.nodes().await?;
@@ -214,7 +216,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until a node leads a role, and returns how many seconds after `start` that was.
+    /// Waits until a node leads a role, and returns the seconds that have passed since `start`.
     async fn wait_until_led(&self, client: &Client, start: Clock) -> Result<f64> {
         while client.leaders(&client.nodes().await?).await?.is_empty() {
             ensure!(start.elapsed() < LONGEST, "no node leads");
@@ -234,7 +236,7 @@ impl Cluster {
     }
 }
 
-/// The calls that nodes have made.
+/// The numbers of calls that all nodes together have made.
 struct Calls {
     store_calls: u64,
     claim_calls: u64,

@@ -1,5 +1,5 @@
-//! Claimers that contend for the head of one queue, without an engine, which would wait after an
-//! empty claim.
+//! Measures claimers that contend for the head of one queue. Does not use Ratchet's engine, because
+//! the engine waits after an empty claim.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,8 +18,8 @@ const CLAIM: usize = 50;
 #[derive(Default)]
 struct Tally {
     jobs: usize,
-    /// Maximum number of jobs that claims in progress may have reserved without counting them in
-    /// `claimed` yet.
+    /// Maximum number of jobs that the claimers can have claimed in the database but not yet added
+    /// to `claimed`.
     on_their_way: usize,
     claimed: AtomicUsize,
     settled: AtomicUsize,
@@ -60,8 +60,8 @@ async fn claim(store: SharedStore, tally: Arc<Tally>) -> Result<()> {
         tally.claims.fetch_add(1, Ordering::Relaxed);
         let before = tally.claimed.fetch_add(claimed.len(), Ordering::Relaxed);
         if claimed.is_empty() {
-            // An empty claim counts only if jobs must have been left when it began, even if other
-            // claimers have taken them since.
+            // Counts an empty claim only if unclaimed jobs were certainly left, even if every other
+            // claimer has just claimed the maximum number of jobs.
             let in_vain = before + tally.on_their_way < tally.jobs;
             tally.empty.fetch_add(in_vain.into(), Ordering::Relaxed);
             continue;

@@ -39,7 +39,8 @@ impl Dashboards {
     /// Serves the HTTP API of the node on loopback, and starts the process of the dashboards.
     /// Returns when `count` dashboards are open.
     pub(crate) async fn open(node: &Node, count: usize) -> Result<Self> {
-        // All dashboards count as one client, which may use at most three quarters of the limit.
+        // The API counts all dashboards as one client, because they share an IP address. One client
+        // may have at most three quarters of `event_clients`, so this limit must exceed `count`.
         let limits = Limits::default()
             .event_clients(2 * count)
             .connections(4 * count);

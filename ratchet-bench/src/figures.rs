@@ -79,8 +79,8 @@ pub fn per_second(jobs: usize, took: Duration) -> f64 {
 pub fn percentiles(mut latencies: Vec<Duration>) -> Option<[f64; 4]> {
     latencies.sort_unstable();
     let last = latencies.len().checked_sub(1)?;
-    // The nearest-rank percentile: the smallest latency that is not exceeded by at least this
-    // percentage of all latencies.
+    // Uses the nearest-rank method: returns the smallest latency `x` for which at least `percent`
+    // percent of all latencies are at most `x`.
     let at = |percent: usize| {
         let rank = (latencies.len() * percent).div_ceil(100);
         let latency = latencies[rank.saturating_sub(1).min(last)];

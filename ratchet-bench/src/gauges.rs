@@ -15,7 +15,7 @@ use sqlx::postgres::PgConnection;
 pub(crate) struct Work {
     /// Statements of PostgreSQL, or requests of MongoDB.
     pub(crate) statements: Option<f64>,
-    /// Rows of the table of nodes that were read.
+    /// Rows that were read from the table `nodes`.
     pub(crate) node_rows: Option<f64>,
     /// Flushes of the write-ahead log or of the journal.
     pub(crate) flushes: Option<f64>,
@@ -81,8 +81,8 @@ impl Gauges {
         }
     }
 
-    /// Returns the most frequent statements of PostgreSQL since it counts: how often each ran, how
-    /// many rows it returned or changed, and its text.
+    /// Returns up to `most` statements that PostgreSQL has run, the most frequent first. Each item
+    /// contains the number of calls, the number of rows returned or changed, and the text.
     pub(crate) async fn statements(&mut self, most: i64) -> Result<Vec<(i64, i64, String)>> {
         let Self::Postgres(connection) = self else {
             return Ok(Vec::new());
@@ -159,17 +159,19 @@ fn mongodb(status: &Document) -> Work {
     }
 }
 
-/// Returns the CPU time of a server that runs on this machine, in milliseconds: of the parent of
-/// this process, and of all the parent's children, past and present.
+/// Returns the CPU time of a PostgreSQL server on this machine, in milliseconds. `child` is the id
+/// of one of the server's processes. Adds up the CPU times of the parent of `child`, and of all
+/// children of that parent, including children that have ended.
 fn family_cpu(child: i32) -> Result<f64> {
-    /// Clock ticks per second: fixed in the interface of Linux.
+    /// Clock ticks per second, in which Linux reports CPU times. Linux uses this value on all
+    /// common platforms.
     const TICKS: f64 = 100.0;
     let parent = Stat::read(&child.to_string())?.parent;
     let own = Stat::read(&parent)?;
     let mut ticks = own.ticks + own.ended;
     for process in fs::read_dir("/proc")?.flatten() {
         let stat = process.file_name().to_str().map(Stat::read);
-        // Other entries are not processes, and a process may have ended since.
+        // Ignores entries that are not processes, and processes that have ended since `read_dir`.
         if let Some(Ok(stat)) = stat
             && stat.parent == parent
         {
@@ -184,7 +186,7 @@ struct Stat {
     parent: String,
     /// The CPU time of the process, in clock ticks.
     ticks: f64,
-    /// The CPU time of its children that have ended.
+    /// The CPU time of the children of the process that have ended, in clock ticks.
     ended: f64,
 }
 
@@ -193,7 +195,8 @@ impl Stat {
         let line = fs::read_to_string(format!("/proc/{process}/stat"))?;
         let fields = line.rsplit_once(')').context("no name of a process")?.1;
         let fields: Vec<&str> = fields.split_whitespace().collect();
-        // The numbers of these fields in proc(5), which counts from 1, with the name as the second.
+        // `number` is the number of a field in proc(5), where the first field has the number 1.
+        // `fields` begins after the name, which is field 2.
         let field = |number: usize| {
             fields
                 .get(number - 3)

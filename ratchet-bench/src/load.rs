@@ -204,9 +204,9 @@ impl Enqueue {
     }
 }
 
-/// Enqueues one job at each interval `pace`, without waiting for earlier calls. Records in the
-/// ledger when each call returns. `job` creates each job from its number. Calls `done` with 1 after
-/// each start of a call.
+/// Enqueues one job per interval `pace`, without waiting for earlier calls. Records in the ledger
+/// when each call returns. `job` creates each job from its number. Calls `done(1)` after starting
+/// each call.
 ///
 /// # Errors
 /// The error of a failed call. After the failure, the function starts no further calls, and waits

@@ -1,4 +1,4 @@
-//! Measuring a run, and showing its progress.
+//! Measures a run, and shows its progress.
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -75,7 +75,8 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Opens one store per node, as nodes in separate processes would. In-memory nodes share one store.
+/// Opens one store per node, as nodes in separate processes would. With the in-memory backend, all
+/// nodes share one store.
 async fn connect(options: &Options) -> Result<Vec<SharedStore>> {
     let mut stores = vec![ratchet::connect(&options.url).await?];
     while stores.len() < options.nodes {

@@ -19,7 +19,7 @@ const WARMUP: Duration = Duration::from_secs(5);
 #[derive(Debug, Serialize, Deserialize)]
 struct Slot {}
 
-/// How late the bodies started, after their slots.
+/// The delay from each slot to the start of the job's body.
 type Delays = Arc<Mutex<Vec<Duration>>>;
 
 impl Job for Slot {
@@ -45,7 +45,8 @@ fn name(n: usize) -> String {
     format!("every second {n}")
 }
 
-/// Runs one node on which `--jobs` definitions fire every second, for `--seconds`.
+/// Runs one node with `--jobs` recurring definitions that fire every second. After the warm-up,
+/// measures for `--seconds` seconds.
 pub(crate) async fn run(store: SharedStore, options: &Options) -> Result<Outcome> {
     let delays = Delays::default();
     let mut node = Ratchet::builder(store)

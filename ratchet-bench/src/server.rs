@@ -210,7 +210,7 @@ impl Reading {
             .fetch_one(&mut *connection)
             .await?
         {
-            // This excludes the statements that this file runs.
+            // Excludes the benchmark's own statements, such as this query.
             let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements
                          WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                            AND query NOT LIKE '%pg_wal_lsn_diff%' AND query NOT LIKE '%pg_extension%'

@@ -31,7 +31,7 @@ use exit::{Failure, conclude};
 
 /// Runs the command with the arguments of the process, and returns its exit code.
 ///
-/// Starts a runtime of its own, so do not call it within one.
+/// Starts a Tokio runtime, so do not call this function from within a runtime.
 #[must_use]
 pub fn run() -> ExitCode {
     let cli = match args::read() {

@@ -46,7 +46,7 @@ impl Cx {
             Power::Vandal => fixture.vandal().is_some(),
             Power::Residue => fixture.residue().is_some(),
             Power::Restart => fixture.restart().is_some(),
-            // These can only be checked on an opened store, so `node` checks them.
+            // Powers of the store are visible only on an opened store, so `node` checks them.
             Power::Recurring
             | Power::Archive
             | Power::Permits
@@ -56,8 +56,8 @@ impl Cx {
             | Power::Diagnostics => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
-        // If only the fixture had a power, the suite would ignore the cases that need this power.
-        // If only the suite listed it, these cases would fail.
+        // If only the fixture had a power, the suite would ignore the cases that need it. If only
+        // the suite listed the power, these cases would fail.
         let of_fixture = Power::STORE.iter().map(|power| (*power, has(*power)));
         if let Err(differences) = compare("fixture", of_fixture, &powers) {
             fixture.teardown().await;
@@ -205,7 +205,7 @@ impl Cx {
     }
 }
 
-/// Compares the powers of the fixture or the store with those that the suite was given.
+/// Compares the powers of the fixture or the store with the powers that the suite was given.
 ///
 /// # Errors
 /// A text that names every difference.

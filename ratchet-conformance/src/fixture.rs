@@ -107,8 +107,8 @@ pub trait Vandal: Send + Sync {
     /// Any error. The suite then fails the case.
     async fn spoil(&self, job: JobId) -> Result<(), BoxError>;
 
-    /// Damages the stored row of the ended job `job` so much that no call can return the job: the
-    /// whole row, or a field without which there is no job, such as its kind. Purges, archive passes
+    /// Damages the stored row of the ended job `job` so much that no call can return the job. For
+    /// example, damages the whole row, or a required field such as the kind. Purges, archive passes
     /// and selections of jobs by filter must still find the row.
     ///
     /// # Errors
@@ -159,11 +159,11 @@ pub trait Residue: Send + Sync {
 /// Restarts everything that uses a database.
 #[async_trait]
 pub trait Restart: Send + Sync {
-    /// Makes sure that everything that is kept only in memory is lost, as if every process that
-    /// uses the database had ended. The case has dropped its handles before.
+    /// Discards all data that is kept only in memory, as if every process that uses the database
+    /// had ended. The case has already dropped its handles.
     ///
     /// The default implementation does nothing. It suits fixtures that open a new handle on the
-    /// database for each [`open`](Fixture::open), and keep none.
+    /// database for each [`open`](Fixture::open), and keep no handle themselves.
     ///
     /// # Errors
     /// Any error. The suite then fails the case.
@@ -274,8 +274,8 @@ impl fmt::Debug for Factory {
 
 /// The result of checking whether the suite can run in this environment.
 ///
-/// Every test process makes this check before it lists the cases, so the check must be cheap. It
-/// should only read environment variables and connect at most once.
+/// Every test process makes this check before it lists the cases, so the check must be fast. It
+/// should only read environment variables, and connect at most once.
 #[derive(Clone, Debug)]
 pub enum Provision<T = Factory> {
     /// The suite can run. The value is the factory that creates the fixtures.

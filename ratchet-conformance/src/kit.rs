@@ -33,7 +33,7 @@ pub fn job() -> NewJob {
     NewJob::new("kind", &1)
 }
 
-/// Returns a request of a new node to claim up to 100 jobs of any kind and queue.
+/// Returns a claim request for up to 100 jobs of any kind and queue. The request has a new node id.
 #[must_use]
 pub fn request_all() -> ClaimRequest {
     ClaimRequest::new(NodeId::new(), 100)

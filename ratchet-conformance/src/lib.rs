@@ -1,9 +1,10 @@
-//! The conformance suite: what every Ratchet store, and every coordinator, must pass.
+//! The conformance suite: tests that every Ratchet store and every coordinator must pass.
 //!
 //! The traits of [`ratchet_core::store`] document their contract as clauses such as
-//! `[claim.order]`. Each case here proves one or more of them, and each clause has at least one
-//! case; a test of this crate compares the two lists. Most cases open the database several times,
-//! as the nodes of a cluster do. The `differential` group compares random histories with
+//! `[claim.order]`. Each case of the suite proves one or more clauses, and each clause has at least
+//! one case. A test of this crate compares the clauses of the cases with those of the
+//! documentation. Most cases open the database several times, as the nodes of a cluster do. The
+//! `differential` group runs random histories of calls, and compares the results with
 //! [`MemoryStore`](ratchet_core::MemoryStore), the executable specification.
 //!
 //! # Running it on a store
@@ -65,26 +66,28 @@
 //! ```
 //!
 //! # Powers
-//! A [`Power`] is something that a fixture can do beyond opening the database. With
-//! [`Power::Clock`] the cases set the database's clock; without it everything that depends on time
-//! goes untested, so a store should accept a clock in tests. With [`Power::Vandal`] the cases
-//! damage rows, and with [`Power::Residue`] they count the rows that remain after jobs are deleted.
-//! With [`Power::Restart`] they check that the data remains when every process has ended.
-//! Optional parts of the store are powers too: [`Power::Recurring`], [`Power::Archive`],
-//! [`Power::Permits`], [`Power::Rates`]. Cases that need a power that the suite was not given are
-//! listed as ignored, with the reason. If the powers of the store and its fixture are not exactly
-//! those of the suite, only the case `setup::…` is listed, and it fails and names the difference.
+//! A [`Power`] is an optional ability of a fixture, a store or a coordinator. With
+//! [`Power::Clock`], the cases set the database's clock. Without this power, the suite does not
+//! test behavior that depends on time, so a store should accept a clock in tests. With
+//! [`Power::Vandal`], the cases damage rows. With [`Power::Residue`], they count the rows that
+//! remain after jobs are deleted. With [`Power::Restart`], they check that the data remains when
+//! every process has ended.
 //!
-//! [`Power::Workflows`], [`Power::Signals`] and [`Power::Diagnostics`] are part of the same list,
-//! and must match what the store's accessors return.
+//! The optional parts of a store are powers too: [`Power::Recurring`], [`Power::Archive`],
+//! [`Power::Permits`], [`Power::Rates`], [`Power::Workflows`], [`Power::Signals`] and
+//! [`Power::Diagnostics`]. These powers must match what the store's accessors return.
+//!
+//! If a case needs a power that the suite was not given, the suite lists the case as ignored, with
+//! the reason. If the powers of the store and its fixture differ from the powers of the suite, the
+//! suite lists only the case `setup::…`. This case fails, and names the difference.
 //!
 //! # Other tests of a store
-//! [`PlaceTests`] runs tests of your own, each in an empty database. [`kit`] has functions that
-//! most of them need, and [`Proxy`] makes connections fail.
+//! [`PlaceTests`] runs your own tests, each in an empty database. [`kit`] has functions that most
+//! of these tests need, and [`Proxy`] makes connections fail.
 //!
 //! # Results
-//! A failure names the store and the clauses that the failed assertion is about, quotes the first
-//! sentence of each ([`sentence`]), and then shows the assertion:
+//! The message of a failure names the store and the clauses that the failed assertion checks. It
+//! quotes the [first sentence](sentence) of each clause, and then shows the assertion:
 //!
 //! ```text
 //! mystore breaks [claim.exclusive]
@@ -92,33 +95,33 @@
 //! assertion `left == right` failed: …
 //! ```
 //!
-//! A failure of the `differential` group lists the fields that differ from the model,
-//! `jobs[3].state: expected Pending / found Running`, and the shortest history found that still
-//! fails.
+//! A failure of the `differential` group lists the fields that differ from the model, such as
+//! `jobs[3].state: expected Pending / found Running`. It also shows the shortest failing history
+//! that the suite has found.
 //!
-//! Each case writes a file under `target/ratchet-conformance/`. From these files [`report::table`]
-//! makes the table of clauses by store, with the failed cases and the reasons why others were not
-//! run. `MISSING` there means that the database was not available, and `N-A` that a power is
-//! missing or the store is exempted.
+//! Each case writes a file under `target/ratchet-conformance/`. From these files, [`report::table`]
+//! creates a table with the result of each clause on each store. Below the table, it lists the
+//! failed cases, and the reasons why cases did not run. `MISSING` means that the database was not
+//! available. `N-A` means that a power is missing or the store is exempted.
 //!
 //! # Exemptions
-//! [`Suite::without`] exempts a store from cases that it refuses by design. Such cases still run,
-//! and must fail after the store refused a call with
-//! [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured): if such a case passes, or fails
-//! for another reason, its exemption is reported as a failure. [`Suite::without_running`] does not
-//! run them.
+//! [`Suite::without`] exempts a store from cases whose calls the store refuses by design. The suite
+//! still runs these cases. Each of them must fail because the store refused a call with
+//! [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). If such a case passes, or fails
+//! for another reason, the suite reports a failure. [`Suite::without_running`] exempts a store from
+//! cases without running them.
 //!
 //! # Input checks and deadlines
 //! The suite wraps each store that a fixture opens in [`Checked`](ratchet_core::store::Checked), as
-//! the engine does. So a store need not check its input, and its calls end at its deadline.
+//! the engine does. So the store itself need not check its input, or end a call at its deadline.
 //!
 //! # Contention
-//! Under load a store may fail a call because of a conflict, or not respond in time
-//! ([`StoreErrorKind::Contention`](ratchet_core::StoreErrorKind::Contention),
-//! [`Timeout`](ratchet_core::StoreErrorKind::Timeout)). As the engine does, the suite then repeats
-//! the call until three quarters of the case's time are over. After a timeout it repeats only calls
-//! for which a repetition returns what the first call would have returned. The report counts the
-//! repeated calls.
+//! Under load, a call of a store may fail because of a conflict
+//! ([`Contention`](ratchet_core::StoreErrorKind::Contention)), or not return in time
+//! ([`Timeout`](ratchet_core::StoreErrorKind::Timeout)). As the engine does, the suite then repeats
+//! the call, until three quarters of the case's time limit have passed. After a timeout, the suite
+//! repeats only idempotent calls: a repetition returns what the first call would have returned. The
+//! report counts the repeated calls.
 //!
 //! # Environment
 //! | variable | meaning |
@@ -131,8 +134,8 @@
 //! | `RATCHET_REPORT_DIR` | the directory of the results; default `target/ratchet-conformance` |
 //!
 //! # Stability
-//! The functions and traits here are stable; the cases are not. A new version may have new cases,
-//! which may find old bugs.
+//! The functions and traits of this crate are stable, but the cases are not. A new version may have
+//! new cases, which may find old bugs.
 
 mod build;
 mod case;

@@ -25,7 +25,8 @@ impl MemoryFixture {
         }
     }
 
-    /// Returns a handle on the store, for a test of a store that wraps the in-memory store.
+    /// Returns a handle on the in-memory store. Use this method to test a store that wraps this
+    /// store.
     #[must_use]
     pub fn store(&self) -> MemoryStore {
         self.store.clone()

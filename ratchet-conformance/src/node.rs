@@ -1,5 +1,5 @@
-//! A node of a case: a handle on the store, with an identity and a short form of every call. A
-//! store error fails the case.
+//! A node of a case: a handle on the store, with an identity and a short method for every call. If
+//! the store returns an error, these methods fail the case.
 
 use std::time::Duration;
 
@@ -235,7 +235,7 @@ impl TestNode {
         ClaimToken::new(job, seq, Some(self.id), claimed_at)
     }
 
-    /// Returns the token of the job's current claim, which any node may hold.
+    /// Returns the token of the job's current claim, whichever node holds the claim.
     pub(crate) async fn present(&self, job: JobId) -> ClaimToken {
         Claim::of(&self.get(job).await).token
     }

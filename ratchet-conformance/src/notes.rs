@@ -1,5 +1,5 @@
-//! The notes of a running case: the clauses that its assertions are about, the calls that were
-//! repeated for it, and the calls that were refused.
+//! The notes of a running case: the clauses that its assertions check, the store calls that were
+//! repeated, and the store calls that were refused.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

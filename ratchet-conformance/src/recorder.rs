@@ -23,13 +23,14 @@ impl Recorder {
         let _ = fs::remove_dir_all(&self.0);
     }
 
-    /// Writes the result of a case to a file. If this fails, the method only prints the error, so
-    /// that the case can still pass.
+    /// Writes the result of a case to a file. If the write fails, the method only prints the error,
+    /// so that the case can still pass.
     pub(crate) fn record(&self, result: &CaseResult) {
         let file = self
             .0
             .join(format!("{}.json", result.case.replace("::", ".")));
-        // Readers never see an incomplete file, even if this process is killed here.
+        // Writes another file first, and then renames it. So readers never see an incomplete file,
+        // even if this process is killed.
         let whole = file.with_extension("new");
         let written = fs::create_dir_all(&self.0)
             .and_then(|()| Ok(serde_json::to_vec_pretty(result)?))

@@ -1,5 +1,5 @@
-//! Repeats calls that failed with contention or a timeout, as the engine does: under load a store
-//! may fail in this way, and the contract allows repeating the call.
+//! Repeats calls that failed with contention or a timeout, as the engine does. Under load, the
+//! calls of a store may fail in this way, and the contract allows repeating them.
 
 use std::fmt;
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! Results: one small file per case, and the table of clauses by store that is made from the files.
 //! This module does not depend on the rest of the suite, so that a program can read reports without
-//! it.
+//! the suite.
 //!
 //! A test runner may run every case in a separate process, so no process knows the whole result.
 //! Each case writes its own file, and [`Report::read_dir`] combines them.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The case does not apply: the suite lacks a power, or the store is exempted from the case.
+    /// The case does not apply: it needs a power that the suite lacks, or the store is exempted.
     NotApplicable,
     /// The result is unknown, because the database was not available.
     Missing,
@@ -45,7 +45,7 @@ impl Verdict {
             (Self::Fail, _) | (_, Self::Fail) => Self::Fail,
             (Self::Pass, Self::Pass) => Self::Pass,
             (Self::NotApplicable, Self::NotApplicable) => Self::NotApplicable,
-            // Cases that do not apply show nothing, so they leave the result unknown.
+            // A case that does not apply shows nothing, so the result stays unknown.
             (Self::Missing, Self::Missing | Self::NotApplicable)
             | (Self::NotApplicable, Self::Missing) => Self::Missing,
             _ => Self::Partial,

@@ -1,5 +1,5 @@
-//! Which stores, servers and programs the tests require. This module does not depend on the rest of
-//! the suite, so that a program can use it alone.
+//! Determines which stores, servers and programs the tests require. This module does not depend on
+//! the rest of the suite, so that a program can use this module alone.
 
 use std::env;
 

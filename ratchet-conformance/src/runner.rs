@@ -1,4 +1,4 @@
-//! Runs one case: handles its deadline, its panics and its cleanup.
+//! Runs one case, and handles its deadline, its panics and its cleanup.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -207,7 +207,7 @@ pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Stri
     let mut future = pin!(future);
     poll_fn(|context| {
         let before = IN_CASE.replace(true);
-        // A future that has panicked is not polled again, so its broken state is never seen.
+        // `AssertUnwindSafe` is sound here, because a future that has panicked is not polled again.
         let poll = AssertUnwindSafe(|| future.as_mut().poll(context));
         let polled = panic::catch_unwind(poll);
         IN_CASE.set(before);
@@ -263,7 +263,7 @@ where
     };
     let racers: Vec<_> = (0..count).map(spawn).collect();
     let mut ended = Vec::with_capacity(count);
-    // Awaits all tasks, even if one has failed, so that none outlives its database.
+    // Awaits all tasks, even if one task has failed, so that no task outlives its database.
     for racer in racers {
         ended.push(racer.await);
     }

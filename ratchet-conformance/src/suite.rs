@@ -27,8 +27,7 @@ pub struct Suite {
 pub(crate) struct Settings {
     /// Number of random histories that all cases run together.
     pub(crate) histories: u64,
-    /// Whether the store may report that other jobs wait for a claimed job although no job waits
-    /// for it.
+    /// Whether the store may report that other jobs wait for a claimed job, although none does.
     pub(crate) may_exaggerate: bool,
     /// Whether the suite shortens a failing history before reporting it.
     pub(crate) shrinks: bool,
@@ -65,9 +64,9 @@ impl Suite {
         self
     }
 
-    /// Allows the store to report that other jobs wait for a claimed job although no job waits for
-    /// it. For example, a store may mark the parent of a new job before it knows whether the new
-    /// job is stored.
+    /// Allows the store to report that other jobs wait for a claimed job, although no job waits for
+    /// this job. For example, a store may mark the parent of a new job before it knows whether the
+    /// new job is stored.
     ///
     /// Without this setting, the `differential` cases require the store to report exactly the same
     /// as the reference model. With this setting, the store must still report every claimed job for
@@ -78,9 +77,10 @@ impl Suite {
         self
     }
 
-    /// Exempts the store, or a kind of server, from `cases`. Use this method if the store refuses
-    /// the tested calls with [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). Each
-    /// entry of `cases` is the name of a group or the full name of a case.
+    /// Exempts the store from `cases`. Use this method if the store, or the store on one kind of
+    /// server, refuses the tested calls with
+    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). Each entry of `cases` is the
+    /// name of a group or the full name of a case.
     ///
     /// The suite still runs these cases. Each of them must fail because the store refused a call.
     /// The report then shows `N-A` with `reason`. The suite fails if a case passes or fails for

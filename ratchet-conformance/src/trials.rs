@@ -1,4 +1,4 @@
-//! Lists the cases for the test runner, and passes their results to it and to the report.
+//! Lists the cases for the test runner, and passes their results to the test runner and the report.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -81,8 +81,8 @@ fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Pl
 
 /// Lists or runs the cases that the command-line arguments select, and records their results.
 ///
-/// A listing, or a run of all cases, first runs `check`. If it fails, no other case is listed: the
-/// reason would otherwise be reported once for each of them.
+/// A listing, or a run of all cases, first runs the case `check`. If `check` fails, no other case
+/// is listed. Otherwise every case would fail for the same reason.
 pub(crate) fn run<C: Context>(
     subject: Subject,
     check: &'static Case<C>,
@@ -91,7 +91,8 @@ pub(crate) fn run<C: Context>(
 ) -> ExitCode {
     let arguments = Arguments::from_args();
     let recorder = Recorder::new(&subject.name);
-    // A listing, or a run of everything, starts a new report. Nextest lists before it runs.
+    // A listing, or a run of all cases, starts a new report. Nextest lists the cases before it runs
+    // them, so its listing starts the report.
     let fresh = arguments.list || (arguments.filter.is_none() && arguments.skip.is_empty());
     if fresh {
         recorder.clear();
@@ -151,7 +152,7 @@ fn trial<C: Context>(
     let (subject, provision) = (Arc::clone(subject), provision.clone());
     let recorder = recorder.clone();
     Trial::ignorable_test(case.full_name(), move || {
-        // If the process is killed, this result remains.
+        // Records a failure first. If the process is killed during the case, this result remains.
         let unfinished = Some("the process ended before the case did".to_owned());
         recorder.record(&result(&subject, case, Verdict::Fail, unfinished));
         let ended = match provision {

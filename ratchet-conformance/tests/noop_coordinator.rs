@@ -1,4 +1,5 @@
-//! Runs the suite on the coordinator that carries nothing, which the contract allows.
+//! Runs the suite on the coordinator that carries no wakeups. The contract allows such a
+//! coordinator.
 
 use std::process::ExitCode;
 

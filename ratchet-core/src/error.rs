@@ -1,4 +1,4 @@
-//! The errors: refused input, and failed calls of a store.
+//! Error types for rejected input, invalid settings and failed store calls.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -37,8 +37,8 @@ impl InvalidInput {
         }
     }
 
-    /// Creates the error for a job that needs a permit of `resource`, if no limit was ever set for
-    /// this resource. All stores use this function, so they all report the same text.
+    /// Creates the error for a job that needs a permit of `resource` if no limit has ever been set
+    /// for this resource. All stores use this function, so they all report the same text.
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
         let problem = format!(
@@ -49,8 +49,8 @@ impl InvalidInput {
         Self::new("permit", problem)
     }
 
-    /// Returns a text to store as the last error of a job that cannot be read because of this
-    /// problem.
+    /// Returns the error text of a stored job that cannot be read because of this problem. Stores
+    /// save it as the last error of the job.
     #[must_use]
     pub fn of_stored_job(&self) -> String {
         format!("the stored job cannot be read: {self}")
@@ -103,7 +103,7 @@ impl SettingProblem {
 
     /// Returns the names of the settings that cause the problem. The builder uses the same names. A
     /// pool is named `pool.<name>`, and a setting of a pool `pool.<name>/<setting>`. The iterator
-    /// is empty if the program causes the problem, and not a setting.
+    /// is empty if no setting causes the problem, but the program itself.
     pub fn settings(&self) -> impl Iterator<Item = &str> {
         self.settings.iter().map(Cow::as_ref)
     }
@@ -162,7 +162,7 @@ pub enum SchemaProblem {
 pub enum StoreErrorKind {
     /// The database cannot be reached, or the connection was lost.
     Unavailable,
-    /// The call got no answer within its deadline. Whether it took effect is unknown.
+    /// The call got no answer within its deadline. Whether the call took effect is unknown.
     Timeout,
     /// The database aborted the call because of concurrent transactions: a deadlock, a
     /// serialization failure, or a lock that was held for too long. Nothing has changed, and the
@@ -212,8 +212,8 @@ impl StoreErrorKind {
     }
 }
 
-/// The error of a failed store call. Losing a race against another call is not an error. The call
-/// then succeeds, and its result reports the loss.
+/// The error of a failed store call. A call that loses a race against another call does not fail:
+/// it returns `Ok`, and its result reports the loss.
 ///
 /// `Display` prints one line, `operation: kind: cause`. The line contains no credentials and no
 /// parameters of the call.
@@ -252,8 +252,8 @@ impl StoreError {
         self
     }
 
-    /// Replaces the name of the failed call. Use this method to name the call that the application
-    /// made.
+    /// Replaces the name of the failed call. Use this method to report the call that the
+    /// application made, and not an internal call.
     #[must_use]
     pub const fn during(mut self, operation: &'static str) -> Self {
         self.operation = operation;

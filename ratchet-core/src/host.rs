@@ -1,4 +1,4 @@
-//! The names under which clients may call a server.
+//! Checks host names, and removes the port from the value of a `Host` header.
 
 /// Returns the value of a `Host` header without its port. An IPv6 address keeps its brackets.
 ///

@@ -214,11 +214,12 @@ pub struct ClaimToken {
     pub job: JobId,
     /// The number of the claim: how many times the job has been claimed, including this claim.
     pub seq: u64,
-    /// The node that made the claim. `None` for a claim that was taken away from its node because
-    /// the job's crash budget is used up, until the claim is settled (`[reclaim.exhausted]`).
+    /// The node that made the claim. `None` if the job used up its crash budget: the store then
+    /// takes the claim away from its node, and the claim stays without a node until it is settled
+    /// (`[reclaim.exhausted]`).
     pub node: Option<NodeId>,
     /// When the claim was made, by the database's clock.
-    /// [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the store does not know it.
+    /// [`UNIX_EPOCH`](chrono::DateTime::UNIX_EPOCH) if the store does not know the time.
     pub claimed_at: Timestamp,
 }
 
@@ -234,8 +235,8 @@ impl ClaimToken {
         }
     }
 
-    /// Returns this token without its node. If a job's crash budget is used up, its claim is taken
-    /// away from its node. After that, only this token is valid for the job
+    /// Returns this token without its node. When a job has used up its crash budget, the store
+    /// takes the claim away from its node. From then on, only the token without a node is valid
     /// (`[reclaim.exhausted]`).
     #[must_use]
     pub const fn disowned(self) -> Self {
@@ -243,8 +244,8 @@ impl ClaimToken {
     }
 }
 
-/// The fencing token of one tenure of a lock, the time during which one owner holds it. Each new
-/// tenure of a lock has a larger fence.
+/// The fencing token of one tenure of a lock. A tenure is the time during which one owner holds the
+/// lock. Each new tenure of a lock has a larger fence.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -262,10 +263,10 @@ pub struct Fence(pub u64);
 /// Returns the next number of a sequence that must always increase, even after the database is
 /// replaced by an earlier copy of itself: `max(previous + 1, now_millis)`.
 ///
-/// Fences of locks and versions of namespaces are such numbers. An earlier copy of the database
-/// lacks the numbers that were assigned after the copy was made. Since then, more milliseconds have
-/// passed than numbers were assigned. So the next number is greater than all numbers that the copy
-/// lacks.
+/// Fences of locks and versions of namespaces are such numbers. An earlier copy of the database,
+/// such as a backup, lacks the numbers that were assigned after the copy was made. This function
+/// assumes that fewer numbers are assigned than milliseconds pass. The current time in milliseconds
+/// is then greater than all numbers that the copy lacks.
 ///
 /// # Examples
 /// ```

@@ -13,8 +13,8 @@ pub const MAX_MESSAGE_BYTES: usize = 1_024;
 /// The maximum number of jobs and batches that one job may wait for.
 pub const MAX_PARENTS: usize = 100;
 /// The maximum number of jobs and batches in a chain within one enqueue. Each member of a chain
-/// waits for the one before it. If the first member ends, the whole chain may end with it, and the
-/// store processes the chain in one transaction. So chains must not be too long.
+/// waits for the previous member. When the first member ends, the store may have to cancel the
+/// whole chain in one transaction. This limit bounds that transaction.
 pub const MAX_GENERATIONS: usize = 1_000;
 /// The maximum size of a condition, in bytes: its JSON pointer and its value together.
 pub const MAX_CONDITION_BYTES: usize = 4_096;
@@ -28,8 +28,8 @@ pub const MAX_TAGS: usize = 16;
 pub const MAX_PAYLOAD_VERSION: u32 = i32::MAX.cast_unsigned();
 /// The maximum number of locks that [`Client::locks`](crate::Client::locks) lists.
 pub const MAX_LISTED_LOCKS: usize = 1_000;
-/// The maximum number of jobs in one call to enqueue, claim, settle, list or change jobs, or to
-/// report on them.
+/// The maximum number of jobs in one call that enqueues, claims, settles, lists or changes jobs, or
+/// that sends their reports.
 pub const MAX_BATCH: usize = 10_000;
 
 /// Checks that a call has at most [`MAX_BATCH`] items.
@@ -46,8 +46,8 @@ pub fn check_batch(field: &'static str, items: usize) -> Result<(), InvalidInput
     Ok(())
 }
 
-/// Checks that a limit is at least 1 and at most [`MAX_BATCH`]. It is for reads and maintenance
-/// passes, where a limit of 0 can only be a mistake.
+/// Checks that a limit is at least 1 and at most [`MAX_BATCH`]. Use this function for reads and
+/// maintenance passes, where a limit of 0 can only be a mistake.
 ///
 /// # Errors
 /// Returns an [`InvalidInput`] for `field` if the limit is out of range.

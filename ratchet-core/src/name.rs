@@ -37,7 +37,7 @@ impl Name {
     ///
     /// # Errors
     /// [`InvalidInput`] if the text is empty, longer than [`Name::MAX_BYTES`], has a control
-    /// character (NUL among them), or begins or ends with white space.
+    /// character (such as NUL), or begins or ends with white space.
     pub fn new(field: &'static str, text: impl AsRef<str>) -> Result<Self, InvalidInput> {
         let text = text.as_ref();
         let problem = if text.is_empty() {

@@ -1,9 +1,9 @@
 //! Permits limit how many jobs that need a resource run at once in the cluster.
 //!
-//! Nothing is stored per holder. A job holds its permit exactly while it runs. So the permit is
-//! free as soon as the job stops running, whatever ended its claim, and can neither leak nor be
-//! returned twice. A store keeps only the number of permits of each resource. Before a claim it
-//! counts the running jobs, and [`Budget`] decides which jobs are admitted.
+//! Stores do not record which jobs hold permits: a job holds its permit exactly while it runs. So
+//! the permit is free as soon as the job stops running, whatever the reason. A permit can neither
+//! leak nor be returned twice. A store keeps only the number of permits of each resource. Before a
+//! claim it counts the running jobs, and [`Budget`] decides which jobs are admitted.
 
 use std::collections::BTreeMap;
 

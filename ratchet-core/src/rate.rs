@@ -2,7 +2,7 @@
 //!
 //! The rule is the generic cell rate algorithm. A rate consists of an interval between starts and a
 //! burst. One number is stored per key, its *theoretical arrival time* (`tat`): the time at which
-//! all granted starts would have been made if they had come one interval apart. A start is granted
+//! the next start would come if all granted starts had come one interval apart. A start is granted
 //! while the `tat` is no more than `burst − 1` intervals in the future. This is equivalent to a
 //! token bucket of `burst` tokens that gains one token per interval, but needs no task that refills
 //! the bucket.

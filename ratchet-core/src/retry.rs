@@ -219,7 +219,7 @@ impl RetryPolicy {
         Self { backoff, ..self }
     }
 
-    /// Checks that the policy can work.
+    /// Checks that the policy is valid.
     ///
     /// # Errors
     /// [`InvalidInput`] on `retry` if no attempt is allowed, a delay is zero, the cap is below the
@@ -327,7 +327,8 @@ mod tests {
     fn jitter_is_exact_at_both_ends_and_in_the_middle_also_at_the_cap() {
         let (base, cap) = (Duration::from_millis(1_000), Duration::from_millis(300_000));
         let policy = RetryPolicy::exponential(99, base, cap).with_jitter(25);
-        // The attempt, and its delays in milliseconds for the random numbers 0, 0.5 and 1.
+        // Each row has the number of an attempt, and the delays after this attempt for the random
+        // numbers 0, 0.5 and 1, in milliseconds.
         let table = [
             (1, [750, 1_000, 1_250]),
             (3, [3_000, 4_000, 5_000]),

@@ -34,7 +34,7 @@ pub struct Route {
 
 impl Route {
     /// Creates a route from the texts that stores keep. `capability` is empty if the job requires
-    /// none, and `permit` is empty if the job needs none.
+    /// no capability, and `permit` is empty if the job needs no permit.
     /// [`capability_text`](Self::capability_text) and [`permit_text`](Self::permit_text) return
     /// these texts.
     ///
@@ -58,8 +58,8 @@ impl Route {
         })
     }
 
-    /// Returns the required capability as stores keep it. If the route requires none, the text is
-    /// empty, which is not a valid name.
+    /// Returns the required capability as stores keep it. If the route requires no capability, the
+    /// text is empty. An empty text is not a valid name.
     #[must_use]
     pub fn capability_text(&self) -> &str {
         self.capability.as_ref().map_or("", Name::as_str)

@@ -10,7 +10,7 @@
 //!    └──────▶ Paused ──────── cancel ──────────┘
 //! ```
 //!
-//! Two transitions are not in the picture. A dead letter that is requeued becomes Blocked if its
+//! Two transitions are not in the diagram. A dead letter that is requeued becomes Blocked if its
 //! lane has other unfinished jobs, or if it still has open links or an undelivered signal. A
 //! blocked job whose signal does not come in time becomes Failed.
 

@@ -3,8 +3,8 @@
 //!
 //! [`Api::builder`] builds an API from a [`Client`](ratchet_core::Client). An application can nest
 //! its [`router`](Api::router) at any path; [`serve`] runs the API as a server of its own. By
-//! default the API only reads, shows no payloads, and is served on loopback only. An [`Authorizer`]
-//! allows more.
+//! default the API only reads, shows no payloads, and is served on loopback only. With an
+//! [`Authorizer`], the API can also accept writes, show payloads, and be served on other addresses.
 //!
 //! ```
 //! # use ratchet_core::{Job, JobContext, JobResult};

@@ -246,7 +246,8 @@ impl WrongTokens {
             at: time::monotonic(),
         };
         let before = all.get(&client).map(|spent| spent.now());
-        // A repeated token counts as a new one once its repeats have been refilled.
+        // After all its repeats have been refilled, a repeated token counts as a different token
+        // again.
         let mut spent = before.filter(Spent::any).unwrap_or(untouched);
         if spent.last == token && spent.repeats > 0 {
             spent.repeats += 1;

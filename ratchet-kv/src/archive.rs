@@ -14,7 +14,8 @@ use crate::engine::{Engine, Order, Transaction};
 use crate::keys::{self, Key, Table};
 use crate::store::KvStore;
 
-/// Reads a row of the archive: the time of the archiving, a line break, and the document.
+/// Decodes a row of the archive. The row contains the time of the archiving, a line break, and the
+/// document.
 fn archived(row: &str) -> Result<ArchivedJob, InvalidInput> {
     let malformed = || InvalidInput::new("archive", "has no time");
     let (at, document) = row.split_once('\n').ok_or_else(malformed)?;

@@ -1,4 +1,4 @@
-//! What the store needs of an engine.
+//! The operations that a key-value engine must provide for the store.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use ratchet_core::store::{CallPolicy, StoreInfo};
 
 /// An ordered, transactional key-value engine: embedded, or a client of a server.
 ///
-/// Keys and values are bytes. Keys are at most a few hundred bytes long, and are ordered byte by
-/// byte. Each call of the store is one transaction. The store sets the operation of every error, so
-/// an engine can name any.
+/// Keys and values are bytes. Keys are at most a few hundred bytes long, and the engine orders them
+/// byte by byte. Each call of the store is one transaction. The store replaces the operation in
+/// every error, so an engine can use any operation name.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {
     /// A transaction of this engine.
@@ -25,11 +25,12 @@ pub trait Engine: Debug + Send + Sync + 'static {
     /// Begins a transaction.
     ///
     /// # Contract
-    /// Transactions must be serializable: the committed ones have the same effect as if they had
-    /// run one after the other. An engine can achieve this with one writer at a time, or it can let
-    /// [`commit`](Transaction::commit) fail with `Contention` if the transaction has read something
-    /// that another one has changed since. In the second case, the store's caller repeats the whole
-    /// call.
+    /// Transactions must be serializable: the committed transactions have the same effect as if
+    /// they had run one after the other. There are two ways to achieve this:
+    ///
+    /// - The engine allows only one writing transaction at a time.
+    /// - [`commit`](Transaction::commit) fails with `Contention` if another transaction has changed
+    ///   data that this transaction has read. The caller of the store then repeats the whole call.
     ///
     /// # Errors
     /// A failure of the engine.
@@ -43,8 +44,8 @@ pub trait Engine: Debug + Send + Sync + 'static {
         CallPolicy::default()
     }
 
-    /// Returns a coordinator that sends wakeups through the engine, if it has one. Without one,
-    /// wakeups reach the clients and nodes that share the store.
+    /// Returns a coordinator that sends wakeups through the engine. Returns `None` if the engine
+    /// cannot send wakeups. Wakeups then reach only the clients and nodes that share this store.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
@@ -75,25 +76,26 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 #[async_trait]
 pub trait Transaction: Send {
     /// Returns the time in milliseconds since 1970, by the clock of the engine. All processes that
-    /// use the database must see one clock. It may return the same time during the whole
-    /// transaction.
+    /// use the database must use the same clock. The method may return the same time during the
+    /// whole transaction.
     ///
-    /// The clock must not go back when the clock of the machine does, not even over a restart. So
-    /// an engine stores the latest time of a write, and returns at least that time. If a test sets
-    /// the clock, return what it sets: the suite also sets it back.
+    /// The time must never decrease, even if the clock of the machine is set back, and even after a
+    /// restart. So an engine stores the latest time at which it has written, and never returns an
+    /// earlier time. This does not apply to a clock that a test sets: the conformance suite also
+    /// sets the clock back.
     ///
     /// # Errors
     /// A failure of the engine.
     async fn now(&mut self) -> Result<i64>;
 
-    /// Reads a value. `None` if there is no such key.
+    /// Returns the value of a key, or `None` if the key does not exist.
     ///
     /// # Errors
     /// A failure of the engine.
     async fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>>;
 
-    /// Reads the first `limit` entries of a range of keys in this order. The store never passes an
-    /// empty range or a `limit` of 0.
+    /// Returns the first `limit` entries of the range `keys`, in the order `order`. The store never
+    /// passes an empty range or a `limit` of 0.
     ///
     /// # Errors
     /// A failure of the engine.
@@ -104,7 +106,7 @@ pub trait Transaction: Send {
         limit: usize,
     ) -> Result<Vec<Entry>>;
 
-    /// Stores a value, and replaces an existing one.
+    /// Stores a value under a key. Replaces the value that the key already has, if any.
     ///
     /// # Errors
     /// A failure of the engine.
@@ -116,7 +118,8 @@ pub trait Transaction: Send {
     /// A failure of the engine.
     async fn remove(&mut self, key: Vec<u8>) -> Result<()>;
 
-    /// Makes the changes durable and visible, all of them or, on an error, none.
+    /// Makes all changes of the transaction durable and visible. If the commit fails, makes none of
+    /// them.
     ///
     /// # Errors
     /// `Contention` if the transaction must be repeated, or a failure of the engine.

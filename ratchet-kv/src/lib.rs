@@ -1,7 +1,7 @@
 //! A [Ratchet] store on any ordered, transactional key-value engine.
 //!
 //! Implement [`Engine`] and [`Transaction`] for the engine: begin, commit, four operations on keys,
-//! and a clock. [`KvStore`] is then a complete store.
+//! and a clock. [`KvStore`] then provides a complete store on this engine.
 //!
 //! [Ratchet]: https://docs.rs/ratchet-jobs
 

@@ -18,7 +18,8 @@ fn key(name: &Name) -> Key {
 }
 
 impl<T: Transaction> Call<T> {
-    /// Applies `change` to a lock, and stores it if the lock was held.
+    /// Applies `change` to a lock. Stores the lock if `change` returns `Applied`. Returns `Stale`
+    /// if the lock does not exist.
     async fn change_lock(
         &mut self,
         name: &Name,

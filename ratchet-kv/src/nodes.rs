@@ -1,4 +1,5 @@
-//! Nodes: which are alive, and what each of them runs.
+//! [`NodeStore`] on the engine: which nodes are live, and when the store last received their
+//! heartbeats.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -35,7 +36,7 @@ impl<T: Transaction> Call<T> {
         Ok(rows.iter().filter_map(read).collect())
     }
 
-    /// Returns whether no node but this one is live. Reads the nodes until one is live.
+    /// Returns whether no other node is live. Stops reading at the first other live node.
     async fn is_alone(&mut self, node: NodeId) -> Result<bool> {
         let mut keys = Key::new(Table::Node).all();
         loop {

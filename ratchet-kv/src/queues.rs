@@ -23,7 +23,7 @@ impl<T: Transaction> Call<T> {
         Ok(rows.iter().filter_map(queue).collect())
     }
 
-    /// Returns the routes that have pending jobs. Costs one seek for each of them.
+    /// Returns the routes that have pending jobs. Reads one index entry for each route.
     pub(crate) async fn routes(&mut self) -> Result<Vec<Route>> {
         let mut routes = Vec::new();
         let mut keys = Key::new(Table::Pending).all();
@@ -39,7 +39,7 @@ impl<T: Transaction> Call<T> {
         Ok(routes)
     }
 
-    /// Refuses a route that needs a permit of a resource without a limit.
+    /// Returns an error if the route needs a permit of a resource for which no limit is stored.
     pub(crate) async fn require_permit(&mut self, route: &Route) -> Result<()> {
         let Some(resource) = &route.permit else {
             return Ok(());
@@ -51,8 +51,8 @@ impl<T: Transaction> Call<T> {
         }
     }
 
-    /// Returns every resource that has a limit, with the number of running jobs that hold its
-    /// permits.
+    /// Returns each resource that has a limit, and the number of running jobs that hold a permit of
+    /// this resource.
     pub(crate) async fn held_permits(&mut self) -> Result<Vec<PermitInfo>> {
         let mut permits = Vec::new();
         for (key, value) in self.all(Key::new(Table::Permits).all()).await? {

@@ -1,4 +1,4 @@
-//! The store, and its parts that need no file of their own.
+//! The store, and the store traits that have no module of their own.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::call::{Call, decoded};
 use crate::engine::{Access, Engine};
 use crate::keys::{Key, Table};
 
-/// A store on an [`Engine`]. It supports everything that a store can support, except transactions
-/// of the application and diagnostics. Clones share the engine.
+/// A store on an [`Engine`]. It supports all optional features of a store, except transactions of
+/// the application and diagnostics. Clones share the engine.
 #[derive(Debug)]
 pub struct KvStore<E>(Arc<E>);
 
@@ -27,7 +27,7 @@ impl<E> Clone for KvStore<E> {
 }
 
 impl<E: Engine> KvStore<E> {
-    /// Creates a store on this engine. The engine may be empty: there is no schema to create.
+    /// Creates a store on this engine. The engine may be empty, because the store needs no schema.
     #[must_use]
     pub fn new(engine: E) -> Self {
         Self(Arc::new(engine))
@@ -151,7 +151,7 @@ where
     Ok(value.and_then(|value| number_of(&value)))
 }
 
-/// Reads a number from the text of a value.
+/// Parses a number from a stored text.
 pub(crate) fn number_of<N: std::str::FromStr>(value: &[u8]) -> Option<N> {
     decoded(value, |text| {
         let number = text.parse();

@@ -1,7 +1,7 @@
-//! Damages and counts the rows of a store, for a fixture of the conformance suite.
+//! Functions that damage or count the rows of a store, for fixtures of the conformance suite.
 //!
-//! The layout of the keys is not public. With these functions, a fixture can still offer the tools
-//! that the suite calls `Vandal` and `Residue`.
+//! The layout of the keys is private. A fixture can use these functions to implement the traits
+//! `Vandal` and `Residue` of the suite.
 
 use ratchet_core::store::StoredLock;
 use ratchet_core::{JobId, Name, Result, StoreError, StoreErrorKind};
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::keys::{Key, Table};
 use crate::store::KvStore;
 
-/// The tables that have rows of single jobs.
+/// The tables in which each row belongs to one job.
 const OF_JOBS: [Table; 13] = [
     Table::Job,
     Table::History,
@@ -29,7 +29,7 @@ const OF_JOBS: [Table; 13] = [
     Table::State,
 ];
 
-/// Makes one field of a job unreadable. Claims and lists still find the job.
+/// Makes one field of a job unreadable. Claims and lists can still find the job.
 ///
 /// # Errors
 /// A failure of the engine, or `Corrupt` if there is no such job.
@@ -46,8 +46,8 @@ pub async fn spoil_field<E: Engine>(store: &KvStore<E>, job: JobId, field: &str)
     spoil(store, Key::new(Table::Job).job(job), field).await
 }
 
-/// Makes a job so unreadable that no call returns it. Purges, archive passes and selections still
-/// find it.
+/// Damages a job so much that no read returns it. Purges, archive passes and selections still find
+/// the job.
 ///
 /// # Errors
 /// A failure of the engine, or `Corrupt` if there is no such job.
@@ -64,8 +64,8 @@ pub async fn spoil_recurring<E: Engine>(store: &KvStore<E>, name: &Name) -> Resu
     spoil(store, key, "definition").await
 }
 
-/// Makes the owner of a lock unreadable, and adds a lock whose name is invalid: `name` and the
-/// character U+0001.
+/// Makes the owner of a lock unreadable. Also adds a lock with an invalid name, which is `name`
+/// followed by the character U+0001.
 ///
 /// # Errors
 /// A failure of the engine, or `Corrupt` if there is no such lock.
@@ -80,7 +80,7 @@ pub async fn spoil_lock<E: Engine>(store: &KvStore<E>, name: &Name) -> Result<()
     spoil(store, key(name.as_str()), "owner").await
 }
 
-/// Counts the rows and the entries of indexes that belong to single jobs.
+/// Returns the number of rows and index entries that belong to single jobs.
 ///
 /// # Errors
 /// A failure of the engine.
@@ -93,7 +93,7 @@ pub async fn rows_of_jobs<E: Engine>(store: &KvStore<E>) -> Result<u64> {
     Ok(count)
 }
 
-/// Replaces a field of a document by a value of a type that the field never has.
+/// Replaces a field of a JSON document with a value of a type that this field never has.
 async fn spoil<E: Engine>(store: &KvStore<E>, key: Key, field: &str) -> Result<()> {
     let mut call = store.write("spoil").await?;
     let value = call.get(key.clone()).await?.ok_or_else(missing)?;

@@ -128,7 +128,8 @@ impl<E: Engine> SignalStore for KvStore<E> {
         let delivered = match &signal.target {
             SignalTarget::Key(key) => call.signal_all(key, &signal.payload).await?,
             SignalTarget::Job(job) => call.signal_one(*job, &signal.payload).await?,
-            // This version does not know this kind of target.
+            // A newer version of the crate added this kind of target. This version does not know
+            // the kind.
             _ => Delivered::NotFound,
         };
         call.commit().await?;

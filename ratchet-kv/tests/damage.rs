@@ -1,4 +1,4 @@
-//! Rows that cannot be read.
+//! Tests how the store handles rows that cannot be read.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod map;
@@ -20,7 +20,7 @@ async fn jobs_that_cannot_be_read_do_not_keep_others_from_being_claimed() {
     store.enqueue(&jobs).await.unwrap();
     let mut transaction = engine.begin(Access::Write).await.unwrap();
     for job in &jobs[..2] {
-        // The key of a job: the number of its table, and its id.
+        // The key of a job consists of the table number and the job's id.
         let key = [&[0], job.id().as_bytes().as_slice()].concat();
         assert!(transaction.get(&key).await.unwrap().is_some());
         transaction.put(key, b"{".to_vec()).await.unwrap();

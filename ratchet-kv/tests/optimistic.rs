@@ -1,4 +1,5 @@
-//! Runs the conformance suite on an engine whose commits fail if another transaction was faster.
+//! Runs the conformance suite on an optimistic engine: a commit fails if another transaction was
+//! committed after the snapshot.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod map;

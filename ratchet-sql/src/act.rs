@@ -123,8 +123,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(acted)
     }
 
-    /// Acquires the unique keys of the jobs to requeue. Returns each job whose unique key is held
-    /// by another job, with the id of that other job.
+    /// Acquires the unique keys of the jobs to requeue. Returns each job whose unique key another
+    /// job holds, with the id of that other job.
     async fn take_keys(
         &self,
         lease: &mut D::Lease,
@@ -254,7 +254,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Determines the outcome of the action for one job. Records in `changes` what must be written.
+/// Determines the outcome of the action for one job. Records in `changes` which changes must be
+/// written.
 ///
 /// Updates the state of the job in `targets`, because one call may contain the same id twice.
 /// `enter` adds a requeued job to its lane and returns the state in which the job waits.

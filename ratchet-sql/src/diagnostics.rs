@@ -7,8 +7,8 @@ use crate::failure::{Failure, Result};
 use crate::migrations::{Schema, Step};
 use crate::store::SqlStore;
 
-/// Adds the findings of one check to `findings`. If the check failed, adds a finding that `what`
-/// could not be examined.
+/// Adds the findings of one check to `findings`. If the check failed and a retry cannot help, adds
+/// a finding that says that `what` could not be examined.
 ///
 /// # Errors
 /// Returns the failure of the check if a retry may help.

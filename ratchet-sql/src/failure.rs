@@ -27,7 +27,7 @@ pub struct Failure {
     /// Whether the database user lacks a privilege that an administrator could grant.
     pub forbidden: bool,
     text: String,
-    /// Problem of the caller's input. `None` if the input did not cause the failure.
+    /// The problem with the caller's input. `None` if the input did not cause the failure.
     refused: Option<InvalidInput>,
 }
 

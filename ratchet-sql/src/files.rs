@@ -1,8 +1,9 @@
 //! Loads statements from files.
 //!
-//! A file has many statements. Each begins after a line `-- name: <name>` and ends before the next
-//! such line; its text includes its comments. Text before the first such line describes the file. A
-//! line with two names begins a template, from which [`render`] makes two statements.
+//! A file contains many statements. Each statement begins after a line `-- name: <name>` and ends
+//! before the next such line. Its text includes the comments in between. Text before the first such
+//! line describes the file. A line with two names begins a template, from which [`render`] makes
+//! two statements.
 
 use ratchet_core::model::JobFlags;
 
@@ -90,7 +91,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Returns the offset of the first line that begins after the offset `at`. Returns the length of
-/// the text if there is none.
+/// the text if no line begins there.
 const fn next_line(bytes: &[u8], mut at: usize) -> usize {
     while at < bytes.len() && bytes[at] != b'\n' {
         at += 1;
@@ -172,9 +173,9 @@ pub fn render(name: &str, text: &str) -> String {
     })
 }
 
-/// Checks the files of SQL statements of a store. Returns a message for each statement that is not
-/// listed, and for each name that occurs more than once. Each store has a test that expects no
-/// messages.
+/// Checks the files of SQL statements of a store. Returns a message for each statement that the
+/// list of its file omits, and for each name that occurs more than once. Each store has a test that
+/// expects no messages.
 ///
 /// Each element of `files` contains the name of a file, the text of the file, and the names of its
 /// listed statements.

@@ -1,4 +1,4 @@
-//! Decides how long a connection is used.
+//! Decides whether a connection may still be used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,9 +2,9 @@
 //! link new jobs to stored jobs. The rows of the stored jobs are then locked until this transaction
 //! ends.
 //!
-//! A statement on many jobs does not wait long for a locked job. The statement fails, and the store
-//! repeats the statement for the jobs that no other transaction has locked. The store processes the
-//! locked jobs separately, or leaves them to a later call.
+//! A statement on many jobs waits for a locked job only for a short time. Then the statement fails,
+//! and the store repeats it for the jobs that no other transaction has locked. The store processes
+//! the locked jobs separately, or leaves them to a later call.
 //!
 //! On SQL Server, such a statement begins with `SET LOCK_TIMEOUT`, and restores the previous value
 //! of the session at its end. If the statement fails earlier, the lease restores the value.
@@ -35,7 +35,7 @@ pub(crate) fn unless_held<T>(done: Result<T>) -> Result<Option<T>> {
 }
 
 /// Builds the failure of a call that waited too long for a locked job. The kind of the failure is
-/// `Timeout`, because an immediate retry would not help.
+/// `Timeout` and not `Contention`, because an immediate retry would fail again.
 pub(crate) fn held_too_long() -> Failure {
     let text = "another open transaction has locked the row of a job";
     Failure::new(StoreErrorKind::Timeout, text)

@@ -21,8 +21,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let until = self.call_policy().timely_end(time::monotonic());
-        // A claim whose answer was lost may have taken effect, and a second one would exceed the
-        // limit. If the server reported that it is closing the connection, the claim was rolled
+        // A claim whose reply was lost may have taken effect. A repeated claim could then exceed
+        // the limit. If the server reported that it is closing the connection, the claim was rolled
         // back and can be repeated.
         self.call_once("claim_next_batch", || self.claim_jobs(request, until))
             .await
@@ -50,8 +50,8 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        // An action whose answer was lost may have taken effect; a repeated call would then be
-        // refused.
+        // An action whose reply was lost may have taken effect. A repeated action could then be
+        // refused, because the job is already in another state.
         self.call_once("act", || self.act_on_jobs(jobs, from, action))
             .await
     }
@@ -74,7 +74,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        // A repeated purge would delete other jobs and return only their number.
+        // A repeated purge would delete further jobs, and would return only the number of these.
         self.call_once("purge", || self.purge_jobs(request)).await
     }
 }

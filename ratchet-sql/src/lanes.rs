@@ -123,8 +123,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(lanes)
     }
 
-    /// Stores the places that jobs have got in lanes, removes ended jobs from their lanes, and
-    /// makes the new heads of the lanes claimable. The transaction must not change these lanes
+    /// Stores the places in lanes that were assigned to jobs, removes ended jobs from their lanes,
+    /// and makes the new heads of the lanes claimable. The transaction must not change these lanes
     /// afterwards.
     pub(crate) async fn leave_lanes(
         &self,

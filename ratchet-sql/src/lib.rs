@@ -5,7 +5,7 @@
 //! A server's crate provides a dialect, connections, settings, migrations and diagnostics, and
 //! wraps the store in its own type with [`store!`].
 //!
-//! For the stores of this workspace only: nothing here is stable.
+//! Only the stores of this workspace use this crate. Its API is not stable.
 
 mod act;
 mod archive;

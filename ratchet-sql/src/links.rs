@@ -1,12 +1,13 @@
 //! Stores the links and batches of new jobs, and updates the jobs and batches that are affected by
 //! the end of a job.
 //!
-//! A transaction that decides links first locks the children with one statement, in order of id. A
-//! later statement reads the links of the children. This statement sees everything that was
-//! committed before the locks were acquired. A transaction that links new jobs to stored parents
-//! changes the rows of the parents. A concurrent transaction that ends a parent therefore either
-//! waits for the linking transaction, or has committed before and is visible to the linking
-//! transaction. Batches are locked after all jobs.
+//! A transaction decides a link when it stores whether the link's condition was met. Before that,
+//! it locks the children with one statement, in order of id. A later statement reads the links of
+//! the children. This statement sees everything that was committed before the locks were acquired.
+//! A transaction that links new jobs to stored parents changes the rows of the parents. A
+//! concurrent transaction that ends a parent therefore either waits for the linking transaction, or
+//! has committed before and is visible to the linking transaction. Batches are locked after all
+//! jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -264,8 +265,8 @@ impl<D: Dialect> SqlStore<D> {
                 });
             }
         }
-        // Removes the children without an open link. A concurrent transaction has already decided
-        // all links of these children.
+        // Ignore the children without an open link: a concurrent transaction has already decided
+        // all their links.
         waiting.retain(|_, child| !child.open.is_empty());
         Ok(waiting.into_values().collect())
     }
@@ -289,8 +290,8 @@ impl<D: Dialect> SqlStore<D> {
         }
         let ids: Vec<Uuid> = tallies.keys().copied().collect();
         if ids.len() > 1 {
-            // The statement `count_in_batches` may lock the batches in any order. So this statement
-            // first locks the batches in order.
+            // The statement `count_in_batches` may lock the batches in any order. To avoid
+            // deadlocks, lock them here first, in order of id.
             on.rows(sql.lock_batches.query().bind(&ids)).await?;
         }
         let column = |count: fn(&Tally) -> u64| -> Vec<i64> {

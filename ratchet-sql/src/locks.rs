@@ -1,4 +1,4 @@
-//! [`LockStore`] on SQL, on the connection of heartbeats and locks.
+//! [`LockStore`] on SQL. Most of its calls use the connection for heartbeats and locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -88,7 +88,9 @@ impl<D: Dialect> SqlStore<D> {
         let acquire = lease.bind_session(acquire, true);
         let rows = lease.rows(acquire).await?;
         let Some(row) = rows.first() else {
-            // The current owner's acquisition was not yet committed when this statement began.
+            // The statement returned no row: another owner's acquisition was committed only after
+            // the statement began, so the statement could neither acquire the lock nor read its
+            // owner.
             return Err(Failure::new(
                 StoreErrorKind::Contention,
                 "another owner acquired the lock during the call",
@@ -144,8 +146,8 @@ impl<D: Dialect> SqlStore<D> {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        // Does not use the connection for heartbeats and locks. Any program may call this function
-        // and drop the call before it ends, which closes the connection.
+        // Does not use the connection for heartbeats and locks. A caller may drop this call before
+        // it ends, which closes the connection that the call uses.
         let mut lease = self.lease().await?;
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
@@ -187,7 +189,7 @@ impl<D: Dialect> SqlStore<D> {
             .bind(owner.as_str())
             .bind(fence)
             .bind(ttl);
-        // A released lock depends on no session.
+        // A renewed lock depends on this session. A released lock depends on no session.
         let renew = lease.bind_session(renew, ttl.is_some());
         let moved = lease.execute(renew).await?;
         Ok(Fenced::when(moved > 0))

@@ -46,8 +46,8 @@ impl fmt::Debug for Step {
 pub type Mismatch = (SchemaProblem, String);
 
 impl Step {
-    /// Returns the SHA-256 checksum of the SQL text, in hexadecimal. It reveals whether the text
-    /// was changed after it was applied.
+    /// Returns the SHA-256 checksum of the SQL text, in hexadecimal. The checksum reveals whether
+    /// the text was changed after the migration was applied.
     #[must_use]
     pub fn checksum(&self) -> String {
         let digest = Sha256::digest(self.sql.as_bytes());
@@ -56,9 +56,9 @@ impl Step {
 
     /// Returns the script that applies this migration in one transaction.
     ///
-    /// The script contains `first`, but only for migration 1. Next comes the SQL text, in which
-    /// `fill` has replaced the placeholders. The last part is an insert into `table` that records
-    /// the migration as applied. `now` is the SQL expression for the current time.
+    /// Only the script of migration 1 begins with `first`. Next comes the SQL text, in which `fill`
+    /// has replaced the placeholders. The last part is an insert into `table` that records the
+    /// migration as applied. `now` is the SQL expression for the current time.
     #[must_use]
     pub fn script(
         &self,
@@ -95,14 +95,14 @@ impl Step {
     }
 }
 
-/// Checks that the migrations recorded in a database are those of `steps`, or the first of them.
+/// Checks that the migrations recorded in a database are the first ones of `steps`, or all of them.
 ///
 /// Compares versions and checksums. `stored` contains the version, name and checksum of each
 /// recorded migration, in order of version. `place` is the text that names the schema in messages.
 ///
 /// # Errors
-/// A [`Mismatch`] if the database has recorded no migration, a migration newer than `steps`, or a
-/// migration with another checksum, or if a version is missing.
+/// A [`Mismatch`] if no migration is recorded, if a version is missing between the recorded ones,
+/// or if a recorded migration is newer than `steps` or has another checksum.
 pub fn check_versions(
     place: &str,
     steps: &[Step],
@@ -223,9 +223,8 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(stored.len())
     }
 
-    /// Returns those names of Ratchet's tables that exist as tables in this schema. If the
-    /// dialect's statement `own_objects` also lists indexes, includes the existing indexes in the
-    /// same way.
+    /// Returns the names of Ratchet's tables that exist in this schema. If the dialect's statement
+    /// `own_objects` also lists indexes, returns the names of Ratchet's existing indexes too.
     ///
     /// # Errors
     /// The errors of the statement `own_objects`.
@@ -239,8 +238,8 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(found.intersection(&ours).cloned().collect())
     }
 
-    /// Returns the tables and indexes that the first `applied` migrations create and that `own`
-    /// does not contain.
+    /// Returns the names that are missing in `own`, of the tables and indexes that the first
+    /// `applied` migrations create.
     #[must_use]
     pub fn missing(&self, applied: usize, own: &BTreeSet<String>) -> Vec<String> {
         let steps = &self.steps[..applied.min(self.steps.len())];

@@ -1,4 +1,4 @@
-//! [`NodeStore`] on SQL, on the connection of heartbeats and locks.
+//! [`NodeStore`] on SQL. Most of its calls use the connection for heartbeats and locks.
 
 use async_trait::async_trait;
 use ratchet_core::model::{
@@ -39,7 +39,7 @@ impl<D: Dialect> NodeStore for SqlStore<D> {
     }
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
-        // A sweep whose answer was lost may have taken effect; a repeated one would not report
+        // A sweep whose reply was lost may have taken effect. A repeated sweep would not report
         // again which nodes died.
         self.call_once("sweep_nodes", || self.sweep(sweep)).await
     }
@@ -151,9 +151,9 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Binds the data that a node reports about itself, the first 13 parameters. A missing text is
-/// bound as an empty one. The twelfth parameter is whether the node reports the kinds that it runs,
-/// because it may also report that it runs none.
+/// Binds the data that a node reports about itself, as the first 13 parameters. Binds an empty text
+/// for a missing one. The twelfth parameter tells whether the node reports the kinds that it runs.
+/// It distinguishes a node that reports an empty list from a node that reports no list.
 fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
     let (load, kinds) = (&heartbeat.load, heartbeat.profile.kinds.as_deref());
     let bytes = load
@@ -175,7 +175,7 @@ fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
         .bind(&heartbeat.notes().unwrap_or_default())
 }
 
-/// Reads a node from a row of `nodes`, including its notes.
+/// Reads a node from a row of the statement `nodes`, including its kinds and notes.
 fn node_of(row: &impl Row) -> Inner<Option<NodeRecord>> {
     let mut node = row::node_record(row)?;
     if let Some(node) = &mut node {
@@ -184,7 +184,8 @@ fn node_of(row: &impl Row) -> Inner<Option<NodeRecord>> {
     Ok(node)
 }
 
-/// Reads the reply from the rows of `beat_node`, or `None` if the node is unknown.
+/// Reads the reply to a heartbeat from the rows of the statement `beat_node`. Returns `None` if the
+/// node is unknown.
 fn reply(rows: &[impl Row], node: NodeId) -> Inner<Option<HeartbeatReply>> {
     let Some(first) = rows.first() else {
         return Ok(None);

@@ -1,16 +1,18 @@
 //! Reads names in byte order, as the contracts require.
 //!
 //! SQL Server compares UTF-16 code units. The code units of characters beyond the Basic
-//! Multilingual Plane (surrogates) are less than U+E000 to U+FFFF. So two names may be in the
-//! opposite order if both have a character above U+D7FF where they first differ. Names that agree
-//! up to such a character form a group. A group is contiguous in both orders and has the same place
-//! among all other names, so it is read as a whole and sorted here.
+//! Multilingual Plane (surrogates) are less than U+E000 to U+FFFF. So SQL Server may sort two names
+//! in the opposite order if both have a character above U+D7FF where they first differ.
+//!
+//! Names that are equal up to their first character above U+D7FF form a group. In both orders, the
+//! names of a group are contiguous, and the group has the same place among all other names. So this
+//! module reads each group as a whole and sorts it.
 
 use crate::dialect::{Dialect, Row, Run};
 use crate::failure::Result;
 
-/// The last character that both orders sort in the same way: byte order and SQL Server's order.
-/// They can differ only in characters above it.
+/// The last character that byte order and SQL Server's order sort in the same way. The two orders
+/// can differ only for characters above it.
 const LAST: char = '\u{D7FF}';
 
 /// Minimum number of rows to request in each read after the first.
@@ -54,8 +56,8 @@ impl<'a, R> Walk<'a, R> {
     fn new(after: &'a str, limit: usize) -> Self {
         let behind = match after.find(|c| c > LAST) {
             None => after.to_owned(),
-            // Start before the group of `after`: in byte order, any name of that group may come
-            // after `after`.
+            // Start before the group of `after`, because any name of that group may come after
+            // `after` in byte order.
             Some(start) => format!("{}{LAST}", &after[..start]),
         };
         Self {
@@ -123,8 +125,8 @@ mod tests {
         names
     }
 
-    /// Returns up to `limit` names after `after` in byte order, and the number of reads this
-    /// required.
+    /// Returns up to `limit` names after `after` in byte order, and the number of reads that were
+    /// necessary.
     fn page(stored: &[String], after: &str, limit: usize) -> (Vec<String>, usize) {
         let mut walk = Walk::new(after, limit);
         let mut reads = 0;

@@ -63,8 +63,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(permits)
     }
 
-    /// Removes from `chosen` each route that needs a permit and has no free permit or no due job.
-    /// The claim then does not lock the permits of these routes.
+    /// Removes from `chosen` the routes that need a permit but cannot be claimed now: no permit is
+    /// free, or no job is due. The claim then does not lock the permits of these routes.
     pub(crate) async fn leave_used_up_out(
         &self,
         lease: &mut D::Lease,
@@ -84,9 +84,9 @@ impl<D: Dialect> SqlStore<D> {
         Ok(())
     }
 
-    /// Locks the permits that the routes in `chosen` need until the transaction ends. Returns the
-    /// number of free permits of each resource. Removes from `chosen` the routes that have no free
-    /// permit.
+    /// Locks the permits that the routes in `chosen` need. The locks last until the transaction
+    /// ends. Returns the number of free permits of each resource. Removes from `chosen` the routes
+    /// that have no free permit.
     pub(crate) async fn lock_permits(
         &self,
         lease: &mut D::Lease,

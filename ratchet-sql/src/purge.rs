@@ -1,4 +1,4 @@
-//! Deletes old finished jobs, and finds those to delete or archive.
+//! Deletes old finished jobs, and finds the jobs to delete or archive.
 
 use std::collections::HashSet;
 use std::time::Duration;

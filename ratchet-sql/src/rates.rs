@@ -81,8 +81,8 @@ impl<D: Dialect> SqlStore<D> {
             let rate = requests[*place].rate;
             answers[*place] = Some(match row.try_get(1)? {
                 Some(true) => RateAnswer::Granted,
-                // The stored time was later than this rate allows. So the statement reduced it to
-                // the latest time that the rate allows.
+                // The time stored for this key was later than the rate allows. So the statement
+                // reduced it to the latest time that the rate allows.
                 Some(false) => whole_interval(&rate),
                 None => refused(&rate, row.try_get(2)?, row.try_get(3)?),
             });

@@ -89,8 +89,8 @@ impl<D: Dialect> SqlStore<D> {
         self.take_back(lease, &lost, false).await
     }
 
-    /// Reclaims one claim whose job ends by this, and applies the effects on the jobs that wait for
-    /// its end.
+    /// Reclaims one claim, which ends its job. Then applies the effects on the jobs that wait for
+    /// the end of this job.
     async fn take_awaited_back(
         &self,
         lease: &mut D::Lease,

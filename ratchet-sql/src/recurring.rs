@@ -127,8 +127,8 @@ impl<D: Dialect> SqlStore<D> {
             let list = self.sql().list_recurring.query();
             list.bind(after).bind(count)
         };
-        // No name is empty, so all sort after "". One row more than the page shows whether there is
-        // another page.
+        // No name is empty, so every name sorts after "". Reads one row more than the page needs,
+        // to find out whether there is another page.
         let after = after.map_or("", Name::as_str);
         let mut lease = self.lease().await?;
         let rows = self.named(&mut lease, list, 0, after, limit + 1).await?;
@@ -168,7 +168,8 @@ impl<D: Dialect> SqlStore<D> {
 
     async fn fire_definitions(&self, firings: &[RecurringFiring]) -> Inner<Vec<Fired>> {
         let jobs: Vec<NewJob> = jobs_of(firings.iter());
-        // Store new routes before the transaction begins, because that uses another connection.
+        // Store new routes before the transaction begins, because storing them uses another
+        // connection.
         self.marks_of(&jobs).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;

@@ -16,7 +16,8 @@ use uuid::Uuid;
 use crate::dialect::Row;
 use crate::failure::Result;
 
-/// Reads a text column. Returns `None` for NULL. The error for another type of value names `field`.
+/// Reads a text column. Returns `None` for NULL. If the value has another type, returns an error
+/// that names `field`.
 pub(crate) fn text<'a>(
     row: &'a impl Row,
     column: usize,
@@ -64,8 +65,8 @@ fn optional_count<T: TryFrom<i64>>(
     Ok(number.map(|number| count(number, field)).transpose()?)
 }
 
-/// Converts a stored signed number to an unsigned type. The error for a number that does not fit
-/// names `field`.
+/// Converts a stored signed number to an unsigned type. If the number does not fit, returns an
+/// error that names `field`.
 pub(crate) fn count<T: TryFrom<i64>>(
     stored: impl Into<i64>,
     field: &'static str,
@@ -152,7 +153,7 @@ pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
 /// Reads the job in a row of the statement `get_jobs`.
 ///
 /// Replaces damaged parts of the job, such as its tags, by their defaults, so that an operator can
-/// inspect the rest. If the job has no last error, its last error then names the first damaged
+/// inspect the rest. If the job has no last error, sets a last error that names the first damaged
 /// part. Fails if an essential column, such as the state, cannot be read.
 pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     let data: Option<Uuid> = row.try_get(13)?;

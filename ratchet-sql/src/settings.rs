@@ -117,7 +117,7 @@ pub async fn in_time<T>(
 /// Generates the public methods of a dialect's type `Builder`: the setters of [`Settings`], and
 /// methods such as `connect`. `Builder` must have a field `settings` and a method `into_config`.
 ///
-/// The arguments include the documentation of the setters that differ by server.
+/// The arguments include the documentation of those setters whose behavior depends on the server.
 ///
 /// The calling module must import the dialect's module `migrate`, which contains the functions
 /// `scripts` and `pending`.

@@ -67,12 +67,12 @@ impl<'a> Columns<'a> {
 impl<D: Dialect> SqlStore<D> {
     /// Applies the settlements of one call. Returns for each whether it was applied or stale.
     ///
-    /// One statement ends at most one claim of each job. Several settlements of the same job are
-    /// rare. They are applied one after the other, because a job stores only the token of its last
-    /// settlement.
+    /// One statement ends at most one claim of each job, because a job stores only the token of its
+    /// last settlement. If a call contains several settlements of the same job, which is rare, they
+    /// are applied one after the other.
     ///
-    /// Jobs for whose end other jobs wait are settled last, in a separate transaction. Another job
-    /// waits if it is in the same lane, or is linked to the job or to its batch.
+    /// Jobs that other jobs wait for are settled last, in a separate transaction. Another job waits
+    /// if it is in the same lane, or is linked to the job or to its batch.
     pub(crate) async fn settle_jobs(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
         let mut lease = self.lease().await?;
         let mut answers = vec![Fenced::Stale; settlements.len()];
@@ -98,8 +98,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Applies these settlements, at most one per job. Returns the settlements that it left out,
-    /// because other jobs wait for the job or another transaction has locked it.
+    /// Applies these settlements, at most one per job. Returns the settlements that were not
+    /// applied, because other jobs wait for the job or another transaction has locked the job.
     async fn settle_turn<'a>(
         &self,
         lease: &mut D::Lease,
@@ -173,7 +173,8 @@ impl<D: Dialect> SqlStore<D> {
         if let Some(held) = held {
             return Err(held);
         }
-        // A concurrent call may have settled some of these claims with the same token.
+        // A concurrent call with the same tokens may have settled some of these claims. Count those
+        // as applied.
         let settlements: Vec<&Settlement> = awaited.iter().map(|one| one.settlement).collect();
         self.find_settled(lease, &settlements, applied).await?;
         Ok(())
@@ -254,7 +255,7 @@ impl<D: Dialect> SqlStore<D> {
     ) -> Result<Vec<(Uuid, JobFlags)>> {
         let mut columns = Columns::default();
         for settlement in settlements {
-            // No stored claim has a number above `i64::MAX`.
+            // No stored claim has a number above `i64::MAX`, so such a settlement is stale.
             if let Ok(seq) = i64::try_from(settlement.token.seq) {
                 columns.push(settlement, seq);
             }
@@ -353,8 +354,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(held)
     }
 
-    /// Stores the reports. For each claim that is still valid, inserts its token into `alive`, and
-    /// whether the cancellation of its job was requested.
+    /// Stores the reports. For each claim that is still valid, inserts an entry into `alive`: its
+    /// token, and whether the cancellation of its job was requested.
     async fn tell(
         &self,
         lease: &mut D::Lease,

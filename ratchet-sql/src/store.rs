@@ -37,8 +37,8 @@ struct Inside<D: Dialect> {
 }
 
 /// Maximum time that a call for a lock waits for the connection for heartbeats and locks. After
-/// this time, the call uses a connection for jobs. So a heartbeat that hangs does not end a
-/// leadership.
+/// this time, the call uses a connection for jobs. So a heartbeat that hangs cannot delay the
+/// renewal of the leader's lock until the lock expires.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 impl<D: Dialect> SqlStore<D> {
@@ -308,10 +308,11 @@ impl<D: Dialect> fmt::Debug for SqlStore<D> {
     }
 }
 
-/// Runs the work to its end in a task of its own, even if the caller stops waiting for it.
+/// Runs `work` to its end in a separate task, even if the caller stops waiting for the result.
 ///
-/// So a connection that opens slowly is there for a later call, and a lock is never bound to the
-/// session of a connection that was dropped.
+/// So a connection that opens slowly is still opened, and a later call can use it. A caller also
+/// cannot interrupt the opening, so no lock is bound to the session of a connection that was
+/// dropped.
 async fn uninterrupted<T: Send + 'static>(
     work: impl Future<Output = Inner<T>> + Send + 'static,
 ) -> Inner<T> {

@@ -1,4 +1,4 @@
-//! The types that columns can be read as.
+//! The Rust types that can be read from columns.
 
 use ratchet_core::model::JobFlags;
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::dialect::Row;
 use crate::failure::{Failure, Result};
 
-/// A Rust type as which the value of a column can be read.
+/// A Rust type that can be read from a column.
 pub trait Value<'r>: Sized {
     /// Reads the value in column number `column` of `row`.
     ///

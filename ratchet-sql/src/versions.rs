@@ -1,4 +1,4 @@
-//! [`VersionStore`] on SQL, on the connection of heartbeats and locks.
+//! [`VersionStore`] on SQL. Its calls use the connection for heartbeats and locks.
 
 use std::collections::HashMap;
 

@@ -68,8 +68,9 @@ impl MongoStore {
             }
             .await;
             match tx.finish(done).await {
-                // Jobs at the head of a queue are claimed all the time. So the retry writes to all
-                // jobs first, and concurrent calls then wait for the retry.
+                // Other calls claim the jobs at the head of a queue all the time, so the retry
+                // could conflict again. It therefore writes to all jobs first. Concurrent calls
+                // then wait for the retry.
                 Err(failure) if failure.kind == StoreErrorKind::Contention && !first => {
                     first = true;
                 }

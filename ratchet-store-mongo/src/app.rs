@@ -25,8 +25,8 @@ impl TransactionStore for MongoStore {
     ///
     /// The session must belong to the store's client, so create the store with
     /// [`from_database`](MongoStore::from_database). Begin a transaction on the session before this
-    /// call. Its write concern should be `majority`. With another write concern, acknowledged jobs
-    /// can be lost.
+    /// call. The transaction's write concern should be `majority`. With another write concern,
+    /// acknowledged jobs can be lost.
     ///
     /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. The store
     /// sends no wakeup. Nodes find the jobs at their next poll after the commit, unless the caller
@@ -119,7 +119,8 @@ impl MongoStore {
     }
 }
 
-/// Fails if the session has no transaction. Without one, each write would take effect immediately.
+/// Fails if the session has no transaction. Without a transaction, each write would take effect
+/// immediately.
 async fn need_begun(session: &mut ClientSession) -> Inner<()> {
     /// The driver's message if a transaction has already begun on the session.
     const BEGUN: &str = "transaction already in progress";

@@ -1,4 +1,4 @@
-//! [`ArchiveStore`] on MongoDB, where there are transactions.
+//! [`ArchiveStore`] on MongoDB. The archive exists only on servers with transactions.
 
 use std::collections::HashMap;
 
@@ -47,8 +47,8 @@ impl ArchiveStore for MongoStore {
             .await
     }
 
-    /// Deletes archived jobs that finished before the age in `request`. Returns how many were
-    /// deleted. [archive.purge]
+    /// Deletes archived jobs that finished longer ago than `request.older_than`. Returns the number
+    /// of deleted jobs. [archive.purge]
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
         let (age, limit, guard) = (request.older_than, request.limit, request.guard.as_ref());
         self.call_once("purge_archive", || {

@@ -1,4 +1,4 @@
-//! Finds the old jobs that have an unfinished child: they are neither purged nor archived yet.
+//! Finds the old jobs that have an unfinished child. Such jobs are not yet purged or archived.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -18,7 +18,8 @@ use crate::store::MongoStore;
 pub(crate) struct Looked {
     /// The examined jobs that have an unfinished child.
     pub(crate) awaited: HashSet<JobId>,
-    /// Number of jobs that were examined. They are the first ones in the given order.
+    /// Number of jobs that were examined: the search examines the jobs in the given order, and may
+    /// stop early.
     pub(crate) at: usize,
 }
 
@@ -27,12 +28,12 @@ const PARENTS_AT_ONCE: usize = 100;
 /// Maximum number of links that one command reads, for all its parents together.
 const LINKS_AT_ONCE: usize = 1_000;
 /// Maximum number of links that one transaction reads before it leaves the remaining parents to the
-/// next transaction. The last batch of parents may exceed it.
+/// next transaction. The last group of parents may exceed this limit.
 const MOST_LINKS: usize = 20_000;
 
 impl MongoStore {
     /// Returns the jobs in `jobs` that have an unfinished child. If the jobs have very many
-    /// children, examines only some jobs, from the first on. [purge.awaited] [archive.awaited]
+    /// children, examines only the first few jobs. [purge.awaited] [archive.awaited]
     pub(crate) async fn awaited(&self, tx: &mut Tx<'_>, jobs: &[RawDocumentBuf]) -> Result<Looked> {
         let mut looked = Looked {
             awaited: HashSet::new(),

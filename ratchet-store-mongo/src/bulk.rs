@@ -1,4 +1,4 @@
-//! Many updates in one command: how many fit, and how to read the reply.
+//! Determines how many updates fit into one update command, and reads the replies to such commands.
 
 use mongodb::bson::{Document, doc};
 use ratchet_core::StoreErrorKind;
@@ -41,8 +41,8 @@ impl Statement {
 /// Maximum number of statements in one command.
 pub(crate) const MOST: usize = 1_000;
 
-/// Returns how many of the first `statements` fit into one command, at least 1. The server limits a
-/// command to 16 MiB, like every document.
+/// Returns how many statements from the start of `statements` fit into one command. Returns at
+/// least 1. The server limits a command to 16 MiB, like every document.
 pub(crate) fn fitting(statements: &[Statement]) -> usize {
     const BYTES: usize = 8 * 1024 * 1024;
     const EACH: usize = 2_048;

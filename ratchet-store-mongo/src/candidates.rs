@@ -33,8 +33,9 @@ impl Chosen {
         self.plain.is_empty() && self.permitted.is_empty()
     }
 
-    /// Returns the ranges of routes to search, at most `look_at` candidates in each. For a resource
-    /// with fewer free permits, a range is limited to this number of candidates.
+    /// Returns the ranges of routes to search, with at most `look_at` candidates in each. If a
+    /// resource has fewer free permits than that, limits the ranges of its routes to the number of
+    /// free permits.
     fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
@@ -109,7 +110,7 @@ impl MongoStore {
         for row in &rows {
             match ranked(row, request, now) {
                 Ok(ranked) => ranks.push(ranked),
-                // The other documents are still read.
+                // Skip only this document, and continue with the others.
                 Err(error) => tracing::warn!(%error, "skipped a document that is not a job"),
             }
         }
@@ -163,7 +164,8 @@ fn ranked(
 ) -> std::result::Result<(ClaimRank, Priority, i32), InvalidInput> {
     let id = row::job_id(row, "_id")?;
     let priority = Priority::from_level(row::int(row, "priority")?)?;
-    // A job with an unreadable time sorts first. So it is claimed, and then fails as unreadable.
+    // A job with an unreadable due time sorts first. So a claim takes the job, and then fails it as
+    // unreadable.
     let run_at = row::int(row, "run_at").unwrap_or_default();
     let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
     Ok((rank, priority, row::count(row, "route")?))

@@ -1,4 +1,4 @@
-//! Checks of the settings that need no server.
+//! Checks the settings that can be checked without a server.
 
 use mongodb::options::{
     Acknowledgment, ClientOptions, ReadConcernLevel, ReadPreference, SelectionCriteria,
@@ -30,8 +30,8 @@ pub(crate) fn check_scheme(url: &str) -> Result<()> {
 }
 
 /// Fails if the URL sets an option that could lose jobs or return stale jobs, or that disables the
-/// driver's retries. Also fails if it sets an option that the builder sets instead. Concerns that
-/// the URL omits are set later, for every collection.
+/// driver's retries. Also fails if the URL sets an option for which the builder has a setter. The
+/// store later sets the concerns that the URL omits, for every collection.
 pub(crate) fn check_concerns(options: &ClientOptions) -> Result<()> {
     let concern = options.write_concern.as_ref();
     if let Some(w) = concern.and_then(|concern| concern.w.as_ref())

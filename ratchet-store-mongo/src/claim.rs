@@ -7,7 +7,7 @@
 //! repeated, for the next candidates.
 //!
 //! If there are routes whose jobs need permits, the claim reads the free permits before the
-//! candidates, and claims jobs that need permits in a transaction of their own (`permits`).
+//! candidates, and claims the jobs that need permits in a separate transaction (module `permits`).
 
 use std::collections::BTreeSet;
 
@@ -275,8 +275,8 @@ impl MongoStore {
         took
     }
 
-    /// Claims those of the chosen jobs that are still free, and returns their number. These jobs
-    /// need no permits.
+    /// Claims the jobs in `chosen` that are still free, and returns the number of claimed jobs. The
+    /// jobs in `chosen` must not need permits.
     async fn take_plain(
         &self,
         request: &ClaimRequest,
@@ -313,8 +313,8 @@ impl MongoStore {
             let look = async {
                 let mut on = side.plain();
                 if took.doubt.is_some() {
-                    // So far, a majority of the members may have only some of the writes. This
-                    // update changes nothing. It returns when a majority has all of them.
+                    // A majority of the members may not have all of the writes yet. This update
+                    // changes nothing, but it returns only when a majority has all of them.
                     let (mine, same) = pipelines::still_taken(&took.tried, call);
                     on.update_these(&side.jobs, mine, same).await?;
                 }
@@ -399,8 +399,8 @@ impl MongoStore {
         if usize::try_from(undone) == Ok(claims.len()) {
             return Ok(());
         }
-        // The remaining claims have a requested cancellation. Releasing such a claim cancels its
-        // job.
+        // The update skipped the claims whose cancellation was requested. Releasing such a claim
+        // cancels its job.
         let released = |token: &ClaimToken| Settlement::new(*token, Outcome::Released);
         let released: Vec<Settlement> = claims.iter().map(released).collect();
         self.settle_jobs(&released).await?;

@@ -125,8 +125,9 @@ impl Builder {
     ///
     /// Reads and most updates send this limit to the server as `maxTimeMS`. Every write waits at
     /// most this long until a majority of the members has it (`wtimeout`). If the driver finds no
-    /// suitable server in time, the call fails with `Unavailable`. The limit for this is the URL's
-    /// `serverSelectionTimeoutMS`, or else three quarters of this deadline.
+    /// suitable server in time, the call fails with `Unavailable`. The time limit for finding a
+    /// server is the URL's `serverSelectionTimeoutMS`. If the URL does not set it, the limit is
+    /// three quarters of this deadline.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -217,8 +218,8 @@ impl Builder {
         open::scripts(database.as_deref(), &self.prefix)
     }
 
-    /// Returns the migration that [`connect`](Self::connect) would apply, or an empty list if none
-    /// is missing. Changes nothing in the database.
+    /// Returns the migration that [`connect`](Self::connect) would apply, or an empty list if no
+    /// migration is missing. Changes nothing in the database.
     ///
     /// # Errors
     /// The same as for [`connect`](Self::connect).

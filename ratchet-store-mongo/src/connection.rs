@@ -82,8 +82,8 @@ pub(crate) struct Side {
     pub(crate) rates: Rows,
     /// Links: one document for each parent for which a job waits.
     pub(crate) links: Rows,
-    /// Parents: documents that exist only for conflicts. The end of a job and an enqueue that links
-    /// to this job both write to the parent's document.
+    /// Parents: documents that exist only to make transactions conflict. The end of a job and an
+    /// enqueue that links to this job both write to the parent's document.
     pub(crate) parents: Rows,
     /// Batches of jobs.
     pub(crate) batches: Rows,
@@ -341,7 +341,7 @@ impl Tx<'_> {
     }
 
     /// Updates all documents that match `filter`, and returns the number of these documents. The
-    /// filter must be on `_id`, because the server uses the index on `_id`.
+    /// filter must be on `_id`, because the command forces the server to use the index on `_id`.
     pub(crate) async fn update_these(
         &mut self,
         rows: &Rows,
@@ -452,8 +452,9 @@ impl Tx<'_> {
         Ok(run!(self, delete)?.deleted_count)
     }
 
-    /// Changes or inserts the documents with these ids, which exist only to cause conflicts. If two
-    /// concurrent transactions change the same document, the server aborts one of them.
+    /// Changes or inserts the documents with these ids. These documents exist only to make
+    /// transactions conflict: if two concurrent transactions change the same document, the server
+    /// aborts one of them.
     pub(crate) async fn meet(&mut self, rows: &Rows, ids: Vec<Bson>) -> Result<()> {
         for ids in ids.chunks(MOST) {
             let meet = |id: &Bson| {

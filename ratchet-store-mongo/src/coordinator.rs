@@ -276,7 +276,7 @@ async fn follow(
     }
 }
 
-/// Returns the document that a wakeup is stored as.
+/// Returns the document in which a wakeup is stored.
 fn document(wakeup: &Wakeup) -> Document {
     let queue = wakeup.queue.as_ref().map_or(EVERYWHERE, Name::as_str);
     let mut row = doc! { "_id": queue, "mark": ObjectId::new() };

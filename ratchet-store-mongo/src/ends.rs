@@ -5,10 +5,10 @@
 //! transaction that ends the jobs.
 //!
 //! A transaction that decides a link also changes the document of the child, even if the child
-//! still waits. A transaction that counts a job changes the document of the batch. So if two
-//! transactions do not see each other's decisions, they change the same document, and one of them
-//! is retried. The end of a job and a concurrent call that links to the job conflict in a document
-//! of `parents`.
+//! still waits. A transaction that counts a job changes the document of the batch. So two
+//! concurrent transactions that decide links of the same child, or count jobs of the same batch,
+//! change the same document. The server then aborts one of them, and the store retries it. The end
+//! of a job and a concurrent call that links to the job conflict in a document of `parents`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -376,8 +376,8 @@ impl MongoStore {
             children.remove(job);
         }
         for job in &children {
-            // The child keeps its state, but this write makes a concurrent call that decides
-            // another link of the child conflict.
+            // The child keeps its state. This write makes the transaction conflict with a
+            // concurrent call that decides another link of the child.
             let meet =
                 doc! { "$set": { "rev": { "$add": [{ "$ifNull": ["$rev", 0_i64] }, 1_i64] } } };
             jobs.push(statement(doc! { "_id": row::id(*job) }, vec![meet]));
@@ -403,8 +403,8 @@ impl MongoStore {
     }
 }
 
-/// Returns the update that makes a blocked job claimable, once the job waits for nothing any more.
-/// [link.release] [signal.deliver]
+/// Returns the update that makes a blocked job claimable. The job must not wait for any link or
+/// signal any more. [link.release] [signal.deliver]
 pub(crate) fn released(now: Now) -> Vec<Document> {
     vec![doc! { "$set": {
         "state": code(JobState::Pending),

@@ -21,8 +21,9 @@ use crate::signals;
 use crate::store::MongoStore;
 
 impl MongoStore {
-    /// Stores the jobs of one call. The call needs a transaction, with one exception: a single job
-    /// without idempotency key, lane, links, signal or batch is stored with one insert.
+    /// Stores the jobs of one call, in a transaction if the server has transactions. A single job
+    /// without idempotency key, lane, links, signal or batch needs no transaction, and is stored
+    /// with one insert.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
@@ -120,9 +121,9 @@ impl MongoStore {
         Ok(answers)
     }
 
-    /// Ensures that jobs of another call remain stored, before this call reports them as stored.
-    /// Without transactions, the other call marks its jobs and removes all marked jobs if it fails.
-    /// So this function removes the marks.
+    /// Ensures that these jobs, which another call has stored, remain stored. Only then may this
+    /// call report them as stored. Without transactions, the other call marks its jobs, and deletes
+    /// all marked jobs if it fails. So this function removes the marks.
     async fn keep(&self, on: &mut Tx<'_>, jobs: &[JobId]) -> Result<()> {
         if self.has_transactions() || jobs.is_empty() {
             return Ok(());
@@ -205,7 +206,7 @@ impl MongoStore {
     }
 
     /// Returns the answer for each job, and the positions of the jobs that must be stored. A job
-    /// that a majority of the servers does not have yet counts as not stored.
+    /// counts as stored only when a majority of the members has it.
     async fn resolve(
         &self,
         on: &mut Tx<'_>,

@@ -1,4 +1,4 @@
-//! Failures inside the store, and how callers see them.
+//! Failures inside the store, and the errors that callers get for them.
 
 use mongodb::error::{
     Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT, WriteFailure,
@@ -53,7 +53,7 @@ pub(crate) const BAD_VALUE: i32 = 2;
 /// Part of the server's message if a statement names an index that does not exist.
 const NO_INDEX: &str = "hint provided does not correspond to an existing index";
 
-/// Beginning of the driver's message if a session belongs to another client than the call.
+/// Beginning of the driver's message if the session of a call was created by another client.
 const OTHER_CLIENT: &str = "the session provided to an operation must be created from the same";
 
 impl Failure {
@@ -186,7 +186,8 @@ impl From<Error> for Failure {
         let unknown = error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let mut failure = Self::of_kind(&error.kind);
         if transient && !unknown {
-            // Such labels mean that the transaction was aborted, whatever the cause.
+            // The label `TransientTransactionError` alone means that the transaction was aborted,
+            // whatever the cause.
             if failure.loss == Loss::Silent {
                 failure.loss = Loss::Told;
             } else if failure.loss == Loss::No {

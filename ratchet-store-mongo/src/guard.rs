@@ -18,7 +18,7 @@ pub(crate) struct GuardedTx<'a> {
 
 impl MongoStore {
     /// Begins the transaction of a write that may have a guard. Returns `None` if the guard's
-    /// tenure is over.
+    /// tenure is over: the guard's owner no longer holds the lock.
     ///
     /// This call only reads the lock. [`GuardedTx::finish`] writes to the lock as the last step. So
     /// a process that dies before `finish` does not keep another owner from acquiring the lock.

@@ -1,4 +1,5 @@
-//! Defines the collections and their indexes, and compares the stored indexes with them.
+//! Defines the collections and their indexes, and compares the stored indexes with these
+//! definitions.
 
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::LinkState;
@@ -178,7 +179,8 @@ fn job_indexes() -> Vec<Index> {
             doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },
         )
         .of(doc! { "state": { "$gte": 4 } }),
-        // Dead letters and cancelled jobs, for listings. They are few among the finished jobs.
+        // Dead letters and cancelled jobs, for listings. Most finished jobs are in neither of these
+        // states.
         index("ended", doc! { "state": 1, "_id": 1 }).of(doc! { "state": { "$gte": 5 } }),
         // Jobs with tags, by tag and then id.
         index("tag", doc! { "tags": 1, "_id": 1 }).of(doc! { "tags": { "$exists": true } }),
@@ -225,7 +227,8 @@ fn archive_indexes() -> Vec<Index> {
 
 fn rate_indexes() -> Vec<Index> {
     // A TTL index: the server deletes keys whose state has expired. No other collection may have a
-    // TTL index: if the server deleted a lock, its fences would start again.
+    // TTL index: if the server deleted a lock, the fences of this lock would start again at the
+    // lowest value.
     vec![index("idle", doc! { "idle_at": 1 }).expires_after(0)]
 }
 

@@ -1,5 +1,5 @@
-//! [`JobStore`] on MongoDB: which calls are repeated after a lost connection. Other modules do the
-//! work.
+//! [`JobStore`] on MongoDB: decides which calls are repeated after a lost connection. Other modules
+//! do the work.
 
 use async_trait::async_trait;
 use ratchet_core::model::{
@@ -21,9 +21,9 @@ impl JobStore for MongoStore {
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
         let until = self.call_policy().timely_end(time::monotonic());
-        // If the reply of a completed claim was lost, a repeat would claim more than the limit. A
-        // claim is repeated only if the server reports that it had no effect. `until` stays the
-        // same when a claim is retried after contention.
+        // If the reply to a completed claim was lost, a repetition would claim more than the limit.
+        // So a claim is repeated only if the server reports that it had no effect. `until` stays
+        // the same when a claim is retried after contention.
         self.call_going_on("claim_next_batch", || self.claim_jobs(request, until))
             .await
     }
@@ -50,7 +50,8 @@ impl JobStore for MongoStore {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        // If the reply of a completed action was lost, a repeat would report the action as refused.
+        // If the reply to a completed action was lost, a repetition would report the action as
+        // refused.
         self.call_once("act", || self.act_on_jobs(jobs, from, action))
             .await
     }

@@ -21,29 +21,29 @@
 //! Some calls end a job that has children or is in a batch, or link new jobs to stored jobs. Such a
 //! call makes all its changes in one transaction, including those to the children and the batch.
 //! Transactions of MongoDB do not wait for each other. If two transactions change the same job or
-//! batch, the server aborts one of them, and the store retries it until the deadline of the call.
-//! Calls that end jobs of the same batch conflict in the batch's document, so a few large
-//! settlements work better than many small ones. Jobs without children and outside of batches cost
-//! nothing extra.
+//! batch, the server aborts one of them. The store retries the aborted transaction until the
+//! deadline of the call. Calls that end jobs of the same batch conflict in the batch's document, so
+//! a few large settlements work better than many small ones. Jobs without children and outside of
+//! batches cost nothing extra.
 //!
 //! While it is open, a transaction of the application
 //! ([`Client::enqueue_in`](ratchet_core::Client::enqueue_in)) blocks only:
-//! - the end of each running job that its new jobs wait for;
-//! - the purge or archive pass that would remove an ended job for which its new jobs wait, and so
-//!   the other jobs of that pass;
-//! - the end of every job in a batch that its new jobs join or wait for.
+//! - the end of each running job for which the transaction's new jobs wait;
+//! - each purge or archive pass that would remove an ended job for which the transaction's new jobs
+//!   wait; such a pass then removes no other jobs either;
+//! - the end of every job in a batch that the transaction's new jobs join or wait for.
 //!
 //! # Processes killed during a transaction
 //! The server binds a transaction to a session, not to a connection. If a process is killed during
 //! a transaction, the documents that it wrote stay locked until the server aborts the transaction.
 //! The server does so when the transaction is 60 s old (`transactionLifetimeLimitSeconds`), or up
-//! to 30 s later. These can be the document of a resource or a batch, or jobs that were being
-//! settled or changed by an operator. Calls that need the documents wait until then, or until their
-//! deadline. A settlement of several claims settles the claims whose documents are not locked, and
-//! fails with `Contention` after a tenth of the deadline. Locks and lanes stay locked only if the
-//! process dies during a commit, because guarded writes and enqueues change them last. Ratchet's
-//! transactions are short. If the server runs no other transactions, set a lower limit, such as 10
-//! s.
+//! to 30 s later. The locked documents can be the document of a resource or a batch, or jobs that
+//! were being settled or changed by an operator. Calls that need these documents wait until the
+//! server aborts the transaction, or until their own deadline. A settlement of several claims
+//! settles the claims whose documents are not locked, and fails with `Contention` after a tenth of
+//! the deadline. Locks and lanes stay locked only if the process dies during a commit, because
+//! guarded writes and enqueues change them last. Ratchet's transactions are short. If the server
+//! runs no other transactions, set a lower limit, such as 10 s.
 //!
 //! # Durability
 //! Every write waits until a majority of the replica set has stored it in the journal. Every read

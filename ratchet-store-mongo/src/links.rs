@@ -94,7 +94,8 @@ impl MongoStore {
         })
     }
 
-    /// Fails if a batch does not exist or is closed, as the transaction sees it.
+    /// Fails if a batch does not exist, or if a new job would join a closed batch. Reads the
+    /// batches in the transaction.
     async fn check_batches(&self, tx: &mut Tx<'_>, links: &NewLinks<'_>) -> Result<()> {
         let all: Vec<Bson> = links
             .batches()
@@ -227,11 +228,12 @@ impl MongoStore {
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }
-        // The transaction saw the batch open before it wrote anything.
+        // The batch existed, and was open if jobs join it, when this transaction checked it. So a
+        // concurrent call has changed the batch since then.
         Err(Failure::contention("a concurrent call changed a batch"))
     }
 
-    /// Returns those of these jobs that have open links. Uses index `child`. [link.requeue]
+    /// Returns the jobs in `jobs` that have open links. Uses index `child`. [link.requeue]
     pub(crate) async fn have_open_links(
         &self,
         tx: &mut Tx<'_>,
@@ -310,7 +312,7 @@ impl MongoStore {
                 )
             })
             .collect();
-        // Ids may repeat.
+        // Clone the links, because `jobs` may contain the same id several times.
         let mut of = |job: &JobId| links.get_mut(job).cloned().unwrap_or_default();
         Ok(jobs.iter().map(&mut of).collect())
     }

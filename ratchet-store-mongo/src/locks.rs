@@ -1,4 +1,4 @@
-//! [`LockStore`] on MongoDB, through the client of heartbeats and locks.
+//! [`LockStore`] on MongoDB, through the client for heartbeats and locks.
 //!
 //! A lock's document is never deleted, because its fence must never restart.
 
@@ -60,7 +60,8 @@ impl LockStore for MongoStore {
         self.call("inspect", || async {
             let found = self.find_lock(name).await?;
             let info = found.as_deref().map(lock_info).transpose()?;
-            // A lock with fence 0 is about to be acquired for the first time.
+            // A lock with fence 0 was never acquired: a call has inserted its document and will
+            // acquire it next.
             Ok(info.filter(|info| info.fence.0 > 0))
         })
         .await
@@ -79,8 +80,8 @@ impl LockStore for MongoStore {
 impl MongoStore {
     /// Acquires the lock if it is free, or if this owner already holds it. If the lock has no
     /// document yet, the function inserts a document of a released lock and returns `Contention`,
-    /// so that the call is retried. One upsert cannot do this, because an upsert cannot compare
-    /// times.
+    /// so that the call is retried. One upsert cannot do both, because the filter of an upsert
+    /// cannot contain `$expr`, which compares the times.
     async fn acquire_lock(&self, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquired> {
         let side = self.live();
         let now = self.now(side).await?;
@@ -113,8 +114,8 @@ impl MongoStore {
                 }
             }
         }
-        // Either the document exists now, or the lock became free between the two reads: a retry
-        // can acquire it.
+        // Either the document exists now, or the lock became free after the first attempt to change
+        // it. In both cases, a retry can acquire the lock.
         Err(Failure::contention(
             "a lock was created or became free during the call",
         ))
@@ -131,7 +132,8 @@ impl MongoStore {
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
             let stages = vec![
-                // A lock with fence 0 is about to be acquired for the first time.
+                // A lock with fence 0 was never acquired: a call has inserted its document and will
+                // acquire it next.
                 doc! { "$match": { "_id": { "$gt": behind }, "fence": { "$gt": 0 } } },
                 doc! { "$sort": { "_id": 1 } },
                 doc! { "$limit": i64::try_from(count).unwrap_or(i64::MAX) },

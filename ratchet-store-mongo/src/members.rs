@@ -1,5 +1,5 @@
 //! Compares the clocks of a replica set's members. Each member has its own clock. So after a change
-//! of primary, locks expire by another clock.
+//! of primary, locks expire by the clock of the new primary.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::clients::Clients;
 use crate::config::client;
 use crate::error::Result;
 
-/// Largest difference between two clocks that is not reported. The leader's lock tolerates a
-/// difference of four times as much.
+/// Largest difference between two clocks that is not reported. The leader's lock tolerates four
+/// times this difference.
 const TOLERATED: Duration = Duration::from_secs(1);
 /// Timeout for each step of reading a member's clock.
 const PATIENCE: Duration = Duration::from_secs(2);

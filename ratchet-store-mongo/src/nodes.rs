@@ -1,4 +1,4 @@
-//! [`NodeStore`] on MongoDB, through the client of heartbeats and locks.
+//! [`NodeStore`] on MongoDB, through the client for heartbeats and locks.
 
 use async_trait::async_trait;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
@@ -46,7 +46,8 @@ impl NodeStore for MongoStore {
     }
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
-        // If the reply of a completed sweep was lost, a repeat would not report which nodes died.
+        // If the reply to a completed sweep was lost, a repetition would not report which nodes
+        // died.
         self.call_once("sweep_nodes", || self.sweep(sweep)).await
     }
 
@@ -73,7 +74,7 @@ fn after_heartbeat(said: NodeStatus) -> Document {
 }
 
 /// Returns the update for a live node that stopped its heartbeats, or that another node displaced.
-/// The update sets the status to the one that the core defines for this end.
+/// The update sets the status that the core defines for a lost node.
 fn ended() -> Vec<Document> {
     let ended = NodeStatus::ALL.map(|stored| i32::from(stored.when_lost().code()));
     let status = doc! { "$arrayElemAt": [ended.to_vec(), "$status"] };
@@ -234,8 +235,8 @@ impl MongoStore {
 
     async fn sweep(&self, sweep: &NodeSweep) -> Inner<Guarded<SweptNodes>> {
         let side = self.live();
-        // The time is read before the nodes. Otherwise, a node that sends a heartbeat between the
-        // two reads could look silent.
+        // Read the time before the nodes. In the opposite order, time could pass between the two
+        // reads, and a node that sends a heartbeat in between could look silent.
         let now = from_millis(self.millis(side).await?);
         let Some(mut guarded) = self.begin_guarded(side, sweep.guard.as_ref()).await? else {
             return Ok(Guarded::Stale);

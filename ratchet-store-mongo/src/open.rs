@@ -100,7 +100,7 @@ pub(crate) fn scripts(database: Option<&str>, prefix: &str) -> Vec<Migration> {
 struct Lacking<'a> {
     /// Collections that do not exist or that lack indexes.
     missing: Vec<Missing<'a>>,
-    /// Whether the schema version is missing. It is stored last.
+    /// Whether the schema version is missing. It is stored after everything else was created.
     version: bool,
 }
 

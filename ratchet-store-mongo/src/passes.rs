@@ -89,7 +89,8 @@ impl MongoStore {
                 }
             };
             match walked {
-                // Earlier transactions were committed within the tenure.
+                // Report the jobs that earlier transactions removed: these transactions were
+                // committed while the guard was valid.
                 Guarded::Stale if so_far.done > 0 => return Ok(Guarded::Done(count(so_far))),
                 Guarded::Stale => return Ok(Guarded::Stale),
                 Guarded::Done(walked) => {

@@ -1,6 +1,7 @@
-//! The conformance suite on a server without transactions. Cases whose calls the store refuses
-//! there are exempted, which the report shows; all others must pass. Of the optional powers, the
-//! store has only rates and diagnostics there.
+//! The conformance suite on a server without transactions. The store rejects some calls on such a
+//! server. The cases that need these calls are exempted, and the report shows them as such. All
+//! other cases must pass. Of the optional powers of a store, only rates and diagnostics exist
+//! there.
 
 mod fixture;
 mod server;
@@ -52,9 +53,10 @@ const WITHOUT: &[&str] = &[
     "version::a_bump_of_a_tenure_that_is_over_changes_nothing",
 ];
 
-/// Exempted cases that do not even run. Each failing history of `differential` would be shrunk,
-/// which takes long; and the dropped enqueue may by chance have stored all of its jobs or none, and
-/// so pass.
+/// Exempted cases that the suite does not run at all. It would shrink every failing history of
+/// `differential`, which takes long. The other case may pass by chance, if the dropped enqueue
+/// happens to have stored all of its jobs or none. But an exempted case that passes fails the
+/// suite.
 const WITHOUT_RUNNING: &[&str] = &[
     "differential",
     "enqueue::a_dropped_enqueue_has_stored_all_of_its_jobs_or_none",

@@ -55,9 +55,11 @@ impl TransactionStore for PostgresStore {
     /// ([`Client::with_wakes`](ratchet_core::Client::with_wakes)).
     ///
     /// # Errors
-    /// - `Invalid`, after which the transaction can continue.
-    /// - `Contention` if concurrent transactions took a key in every try, or if the snapshot of a
-    ///   `REPEATABLE READ` transaction is older than a job's route. Begin the transaction again.
+    /// - `Invalid` if a job has an invalid value, such as an unknown parent. The transaction can
+    ///   continue.
+    /// - `Contention` if other transactions took a key of these jobs in every try. Also if the
+    ///   snapshot of a `REPEATABLE READ` transaction is older than a job's route. Begin the
+    ///   transaction again.
     /// - `Misconfigured` if the connection is not in a transaction and a job has a key, lane, link,
     ///   batch or signal.
     /// - `Unavailable` if the store is closed.

@@ -95,19 +95,21 @@ impl Builder {
 
     /// Sets whether the locks of this store are bound to a database session. The session is that of
     /// the connection for heartbeats and locks. If locks are bound, they become free as soon as the
-    /// server notices that the connection is lost. Without this setting, they become free only when
-    /// they expire. If a leader is killed, another node takes over within one leader heartbeat.
+    /// server notices that the connection is lost. So if a leader is killed, another node takes
+    /// over within one leader heartbeat. Locks that are not bound become free only when they
+    /// expire.
     ///
     /// The default is `false`. The URL can also contain the setting, as `session_locks=true`. The
     /// value set here overrides the URL.
     ///
-    /// Only the setting of the lock's holder matters, because the row of the lock names the
-    /// session. Every store can take over a lock whose session has ended, even a store without this
-    /// setting. The fence increases as always.
+    /// Only the setting of the store that holds a lock matters, because the row of the lock names
+    /// the session. Every store can take over a lock whose session has ended, even a store without
+    /// this setting. The fence increases as always.
     ///
     /// If the stores use different roles, a role without `pg_read_all_stats` cannot see when a
-    /// session of another role began. A store with such a role takes over if no process with the
-    /// session's id exists. If one exists, it takes over when the lock expires.
+    /// session of another role began. A store with such a role takes over a lock at once only if no
+    /// process has the process id of the lock's session. Otherwise, it takes over when the lock
+    /// expires.
     ///
     /// # What it costs
     /// Without this setting, a leader stops leading before another node can acquire its lock. With
@@ -218,8 +220,9 @@ ratchet_sql::builder! {
     /// the server stays in place. If a pooler does not accept the setting, statements have no
     /// limit. A pool of the application keeps its own setting.
     deadline;
-    /// Sets the name of the connections that `pg_stat_activity` shows. It overrides the name in the
-    /// URL, and the default is `ratchet`. A pool of the application keeps its own name.
+    /// Sets the name of the connections that `pg_stat_activity` shows. This name overrides the one
+    /// in the URL. Without either, the name is `ratchet`. A pool of the application keeps its own
+    /// name.
     application_name;
     /// Sets the age at which a connection is replaced. The default is 30 min. A pool of the
     /// application keeps its own setting.
@@ -296,8 +299,8 @@ fn take_session_locks(url: &str) -> Result<(String, Option<bool>)> {
     Ok((format!("{place}?{}", others.join("&")), value))
 }
 
-/// Fails for two forms of libpq URLs. The driver would misread a URL with several hosts, and would
-/// ignore `target_session_attrs`.
+/// Rejects two forms of URLs that libpq accepts. The driver would misread a URL with several hosts,
+/// and would ignore a `target_session_attrs` that restricts the choice of the server.
 fn refuse_several_hosts(url: &str) -> Result<()> {
     const REMEDY: &str = "give one address that always leads to the writable server, such as a \
                           managed database's endpoint, HAProxy or a virtual address";

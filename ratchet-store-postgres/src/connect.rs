@@ -17,15 +17,15 @@ pub(crate) struct Limited {
     pub(crate) connection: Option<PgConnection>,
 }
 
-/// Maximum time that a transaction may stay idle. If a client vanishes between two statements, its
-/// transaction keeps row locks on, for example, a leader's lock ([guard.write]) or the nodes. This
-/// limit is well below the TTL of a lock.
+/// Maximum time that a transaction may stay idle before the server ends its session. If a client
+/// vanishes between two statements, its transaction keeps its row locks, for example on the row of
+/// a leader's lock ([guard.write]) or of a node. This limit is well below the TTL of a lock.
 const IDLE: Duration = Duration::from_secs(5);
 const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
 /// Settings with which the server detects a vanished client. They also keep load balancers and NAT
 /// gateways from dropping idle connections. The driver has no such settings to detect a vanished
-/// server, so there the deadlines of calls limit the wait.
+/// server. In that case, the deadline of a call ends its wait.
 const PROBES: [(&str, i64); 4] = [
     ("tcp_keepalives_idle", 30),
     ("tcp_keepalives_interval", 10),
@@ -33,10 +33,11 @@ const PROBES: [(&str, i64); 4] = [
     ("tcp_user_timeout", 60_000),
 ];
 
-/// Adds a `statement_timeout` of `limit` to the options. The server then ends long statements, even
-/// if the caller no longer waits for them. A limit that the options, the role, the database or the
-/// server already sets stays in place. If a pooler or the server rejects the setting, returns the
-/// options without a limit.
+/// Adds a `statement_timeout` of `limit` to the options, and with it the idle timeout and the TCP
+/// keepalives. The server then ends long statements, even if the caller no longer waits for them.
+/// If the options, the role, the database or the server already set a `statement_timeout`, returns
+/// the options unchanged. Also returns them unchanged if a pooler or the server rejects the
+/// setting.
 pub(crate) async fn limited(
     options: PgConnectOptions,
     limit: Duration,

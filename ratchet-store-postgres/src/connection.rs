@@ -50,16 +50,16 @@ pub(crate) struct Pool {
     keep: Option<Arc<Keep>>,
 }
 
-/// Idle connections that the store keeps, because the driver's pool would ping each connection that
-/// is returned to it. That would cost one more round trip per call. Without the ping, a call may
-/// get a lost connection. The call then fails, and the store repeats it.
+/// Idle connections that the store keeps outside the driver's pool. That pool would ping each
+/// connection that is returned to it, which costs one more round trip per call. Without the ping, a
+/// call may get a lost connection. The call then fails, and the store repeats it.
 #[derive(Debug)]
 struct Keep {
     pool: PgPool,
     idle: std::sync::Mutex<Vec<Idle>>,
-    /// One permit for each connection that the pool may open. Without a permit, no caller requests
-    /// a connection from the driver's pool. So no caller waits there for a connection that is idle
-    /// here.
+    /// One permit for each connection that the pool may open. A caller takes a permit before it
+    /// requests a connection from the driver's pool. So no caller waits in the driver's pool while
+    /// a connection is idle in this list.
     permits: Arc<Semaphore>,
 }
 
@@ -82,7 +82,7 @@ struct Kept {
 
 impl Pool {
     /// Opens the pool, and prepares the connection for heartbeats and locks. Also returns the
-    /// options of the latter.
+    /// options of the connection for heartbeats and locks.
     pub(crate) async fn open(config: &Config) -> Result<(Self, Liveness, PgConnectOptions)> {
         let limited = |options| {
             limited(
@@ -176,8 +176,8 @@ impl Pool {
     }
 
     /// Drops the idle connections without sending a message to the server. On a network that is
-    /// down, such a message could wait for long. Until then, the connections would count towards
-    /// the pool's maximum.
+    /// down, sending could take long, and until then the connections would count towards the pool's
+    /// maximum.
     pub(crate) fn drop_idle(&self) {
         if let Some(keep) = &self.keep {
             for idle in keep.idle().drain(..) {
@@ -515,8 +515,8 @@ impl Liveness {
         ))
     }
 
-    /// Makes this connection bind locks to its session from now on. Opens the connection again, and
-    /// returns the new session.
+    /// Opens the connection again, and binds locks to its new session from now on. Returns that
+    /// session.
     pub(crate) async fn bind_locks(&self, binding: Binding) -> Result<Option<Session>> {
         self.hang_up().await;
         // The store is not open yet, so no other call sets the binding.

@@ -65,8 +65,9 @@ const WINDOW: Duration = Duration::from_millis(3);
 const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// Timeout for a send or a ping.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Timeout for connecting. If the host does not answer, the kernel sends the connection request
-/// again after 1 s and after 3 s. So the connection succeeds within 2 s after the host is back.
+/// Timeout for connecting. If the host does not answer, the kernel repeats the connection request
+/// after 1 s and after 3 s. The timeout is long enough for both. So once the host is back, the next
+/// request reaches it within 2 s.
 const CONNECTING: Duration = Duration::from_millis(3_300);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -152,7 +153,7 @@ pub(crate) fn payload(wakeup: &Wakeup) -> String {
     serde_json::to_string(wakeup).unwrap_or_default()
 }
 
-/// Parses the payload of a notification. Returns `None` if it is not a wakeup.
+/// Parses the payload of a notification. Returns `None` if the payload is not a wakeup.
 fn wakeup(payload: &str) -> Option<Wakeup> {
     serde_json::from_str(payload).ok()
 }
@@ -316,9 +317,9 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// Sends the notification `call` from a second connection, to test whether the first connection
-/// receives notifications. The first connection cannot test itself. Through a pooler, both of its
-/// statements may reach the same session, and then its own notification arrives although others do
-/// not.
+/// receives notifications. The first connection cannot test itself: through a pooler, its `LISTEN`
+/// and its `NOTIFY` may run in the same session. Then it receives its own notification, but not
+/// those of other connections.
 async fn call_from_elsewhere(
     options: PgConnectOptions,
     channel: String,

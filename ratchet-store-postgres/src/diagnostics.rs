@@ -50,7 +50,7 @@ impl PostgresStore {
     }
 
     /// Runs a statement whose only parameter is the schema. Returns the findings that `read` makes
-    /// from its rows.
+    /// from the rows.
     async fn found_in_schema(
         &self,
         statement: &Statement,
@@ -115,8 +115,9 @@ impl PostgresStore {
 }
 
 /// Returns a finding if connections with these options are not encrypted. `encrypted` is the
-/// server's report about one connection. Through a pooler, that report concerns the connection
-/// between pooler and server. So `encrypted` counts only if the SSL mode is `prefer`.
+/// server's report about one connection. Through a pooler, this report concerns the connection
+/// between the pooler and the server. So it is used only for the SSL mode `prefer`, where the
+/// options alone do not decide whether a connection is encrypted.
 fn plaintext(options: &PgConnectOptions, encrypted: Option<bool>) -> Vec<Finding> {
     let plain = match options.get_ssl_mode() {
         // The driver never encrypts with `allow`.

@@ -79,10 +79,9 @@ impl Query {
     }
 }
 
-/// Returns whether the text of a statement gives list parameters the same names as `columns`, in
-/// the same order. The first of these lists is the parameter number `first`. For example,
-/// `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)` names the lists from the third parameter
-/// on.
+/// Returns whether a statement gives its list parameters the names of `columns`, in the same order.
+/// `first` is the number of the first list parameter. It is 3 in this example with two lists:
+/// `unnest($3::uuid[], $4::bigint[]) AS token (job, seq)`.
 fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column)]) -> bool {
     let lists = text.split_once(&format!("unnest(${first}::"));
     let named = lists.and_then(|(_, lists)| lists.split_once(" AS "));

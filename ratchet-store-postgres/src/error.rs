@@ -57,7 +57,9 @@ fn of_server(error: &PgDatabaseError) -> Failure {
         );
     }
     let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-    // After other fatal errors, such as a pooler's, the outcome of the call is unknown.
+    // With these codes, the server itself reports that it ended the session, and the call was
+    // rolled back. After other fatal errors, such as those of a pooler, the outcome of the call is
+    // unknown.
     let by_server = code.starts_with("57P") || code.starts_with("53") || code == "25P03";
     let text = shown(code, error.routine(), error.message());
     let mut failure = Failure::new(kind_of(code), text);
@@ -84,7 +86,7 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
     let class = code.get(..2).unwrap_or_default();
     let message = match (code, class) {
         ("26000" | "42P05", _) => LOSES_STATEMENTS,
-        // A trigger may raise any code.
+        // A trigger or a function may raise any code, with stored values in the message.
         _ if routine == Some("exec_stmt_raise") => "a trigger or a function refused the call",
         ("XX001" | "XX002", _)
         | (
@@ -102,7 +104,7 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
 fn kind_of(code: &str) -> StoreErrorKind {
     match code {
         // Serialization failure, deadlock, lock not available, and unique violation. After a unique
-        // violation, the next try first reads the key or id.
+        // violation, the next try finds the row that has the key or id.
         "40001" | "40P01" | "55P03" | "23505" => StoreErrorKind::Contention,
         "57014" => StoreErrorKind::Timeout,
         "53100" => StoreErrorKind::Full,

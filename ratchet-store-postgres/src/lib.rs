@@ -20,13 +20,13 @@
 //! - PgBouncer must keep prepared statements (1.21 or later with `max_prepared_statements` above
 //!   0).
 //! - PgBouncer delivers no notifications. Set [`Builder::direct`] to the URL of the database
-//!   itself, or turn wakeups off ([`Builder::wakeups`]); nodes then find jobs of other processes
-//!   only by polling. Without either setting, nodes also find such jobs only by polling. In
-//!   addition, every process logs a warning that it receives no notifications.
+//!   itself, or turn wakeups off ([`Builder::wakeups`]). Without a direct URL, nodes find jobs of
+//!   other processes only by polling. If wakeups are not turned off either, every process logs a
+//!   warning that it receives no notifications.
 //! - PgBouncer does not pass `statement_timeout` on. Set it for the role (`ALTER ROLE … SET
 //!   statement_timeout`).
-//! - An application's own pool needs `extra_float_digits(None)` or PgBouncer's
-//!   `ignore_startup_parameters`.
+//! - An application's own pool needs `extra_float_digits(None)`, because PgBouncer rejects this
+//!   parameter. Alternatively, add the parameter to PgBouncer's `ignore_startup_parameters`.
 //!
 //! # Failover
 //! After a failover to an asynchronous replica, or a restore, no process needs a restart. A store

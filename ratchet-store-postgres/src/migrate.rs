@@ -196,7 +196,8 @@ async fn apply_next(schema: &Schema<'_>, lease: &mut Lease) -> Result<bool> {
     let Some(next) = schema.steps.get(applied) else {
         return Ok(false);
     };
-    // Even if the schema exists, `CREATE SCHEMA` needs the right to create schemas in the database.
+    // Leaves `CREATE SCHEMA` out if the schema exists, because it always needs the right to create
+    // schemas in the database.
     let exists: bool = match lease
         .rows(schema.sql.own.find_schema.query().bind(schema.name))
         .await?

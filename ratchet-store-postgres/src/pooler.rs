@@ -59,8 +59,8 @@ fn same(pooled: &Place, direct: &Place) -> Result<()> {
 }
 
 /// Fails if the pool and the direct connection lead to different tables. Also fails if the pool's
-/// role or isolation level does not work for jobs. The migrations have checked these only on the
-/// direct connection.
+/// role or isolation level does not work for jobs. The migrations have checked the role and the
+/// isolation level only on the direct connection.
 pub(crate) async fn check(
     pool: &Pool,
     liveness: &Liveness,

@@ -15,8 +15,8 @@ use crate::connection::Caller;
 use crate::dialect::Row;
 use crate::statements::{Statement, Statements};
 
-/// A session of the server. It is identified by process id and start time, because the server uses
-/// process ids again.
+/// A session of the server. It is identified by process id and start time, because the server
+/// reuses process ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) pid: i32,
@@ -39,8 +39,8 @@ impl Binding {
         }
     }
 
-    /// Returns the session of this connection. If `before` is set, binds the locks of that session
-    /// to the new session.
+    /// Returns the session of this connection. If `before` is set, binds the locks that are bound
+    /// to the session `before` to the session of this connection.
     pub(crate) async fn bind(
         &self,
         connection: &mut PgConnection,

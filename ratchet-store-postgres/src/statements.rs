@@ -26,8 +26,8 @@ const SESSION_GONE: &str = "(lock.session_pid IS NOT NULL AND NOT EXISTS (\
       AND coalesce(floor(extract(epoch FROM session.backend_start) * 1000000)::bigint \
                    = lock.session_start, true)))";
 
-/// Replaces the placeholders in the text of a statement. Removes comments, because the driver
-/// hashes the text at every call.
+/// Replaces the placeholders in the text of a statement. Removes comments to shorten the text,
+/// because the driver hashes it at every call.
 ///
 /// The placeholders are `{now}` for the clock, `{patience}` for [`PATIENCE`], `{schema}` for the
 /// quoted schema, and `{session_gone}` for [`SESSION_GONE`].
@@ -92,8 +92,9 @@ pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
 mod tests {
     use super::*;
 
-    /// The two statements have the same parameters. `enqueue_jobs` names its list parameters. For
-    /// each parameter, `enqueue_job` must write the column of the same name.
+    /// `enqueue_job` and `enqueue_jobs` have the same parameters. `enqueue_jobs` names its list
+    /// parameters. For each of these names, `enqueue_job` must write the parameter to the column of
+    /// that name.
     #[test]
     fn one_job_is_stored_in_the_columns_of_many() {
         let (_, names) = TEXTS.enqueue_jobs.split_once("AS new (").unwrap();

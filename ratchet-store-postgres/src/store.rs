@@ -104,7 +104,8 @@ impl PostgresStore {
             coordinator.close();
         }
         let connections = self.shared().pools();
-        // The first poll of these futures marks the pool and the connection as closed.
+        // At its first poll, each of these futures marks its connections as closed. So no new call
+        // can begin while connections are being closed.
         tokio::join!(connections.pool.close(), connections.liveness.close());
     }
 

@@ -13,8 +13,8 @@ use crate::error::Classified;
 use crate::store::PostgresStore;
 
 impl Savepoint<Postgres> for Caller<'_> {
-    /// A call with only one insert needs no savepoint, because a failed insert fails the whole
-    /// transaction.
+    /// If a call needs only one insert and this insert fails, PostgreSQL aborts the whole
+    /// transaction. So no part of the call can be committed, and the call needs no savepoint.
     const ALWAYS: bool = false;
 
     fn survives(failure: &Failure) -> bool {

@@ -1,6 +1,8 @@
-//! The conformance suite on PostgreSQL with locks that end with their session: the groups on locks,
-//! or all with `RATCHET_TEST_ALL_GROUPS` set. The cases take no account of sessions, so the
-//! connections of a dropped handle stay open until the case ends.
+//! The conformance suite on PostgreSQL with locks that are bound to a database session. It runs the
+//! groups on locks, or all groups if `RATCHET_TEST_ALL_GROUPS` is set.
+//!
+//! Some cases drop a store handle and expect that its locks stay. So the fixture keeps the
+//! connections of every handle open until the case ends.
 
 mod server;
 

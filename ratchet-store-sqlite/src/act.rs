@@ -16,8 +16,8 @@ use crate::row;
 use crate::settle::give_up;
 use crate::statements::SQL;
 
-/// Applies the action to each of these jobs, and returns the outcomes in the same order. `from`
-/// lists the states in which a job may be.
+/// Applies the action to each of these jobs, and returns the outcomes in the same order. A job
+/// whose state is not in `from` counts as not found.
 pub(crate) fn act(
     work: &mut Work<'_>,
     jobs: &[JobId],

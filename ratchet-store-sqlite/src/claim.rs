@@ -53,15 +53,15 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
 struct Wanted {
     /// Ids of the routes, as a JSON array for the SQL function `json_each`.
     ids: String,
-    /// Those of the routes whose jobs need a permit.
+    /// The routes whose jobs need a permit, by id.
     permitted: HashMap<i64, Route>,
     /// Number of free permits of each resource that jobs of these routes need.
     budget: Budget,
 }
 
 impl Wanted {
-    /// Returns the routes that match the request. Omits routes whose jobs need a permit of which
-    /// none is free. Returns `None` if no route remains.
+    /// Returns the routes that match the request. If jobs of a route need a permit and no such
+    /// permit is free, omits the route. Returns `None` if no route remains.
     fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<Self>> {
         let matching = work
             .routes

@@ -49,9 +49,10 @@ pub(crate) fn open_writer(config: &Config) -> Result<Connection> {
         Synchronous::Full => "FULL",
         Synchronous::Normal => "NORMAL",
     };
-    // A checkpoint after every 16 MiB of WAL keeps each checkpoint short and the file bounded. The
-    // size limit truncates the file after a period without checkpoints, such as a long backup. 64
-    // MiB of page cache hold the table `ratchet_jobs` and its indexes at a million waiting jobs.
+    // A checkpoint after every 16 MiB of WAL keeps each checkpoint short and bounds the size of the
+    // WAL file. During a long backup, no checkpoint can finish and the file grows. The size limit
+    // truncates the file afterwards. The page cache of 64 MiB holds the table `ratchet_jobs` and
+    // its indexes at a million waiting jobs.
     conn.execute_batch(&format!(
         "PRAGMA synchronous = {synchronous};
          PRAGMA fullfsync = ON;

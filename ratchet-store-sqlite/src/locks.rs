@@ -81,7 +81,7 @@ fn find(work: &Work<'_>, name: &Name) -> Inner<Option<StoredLock>> {
     rows.next()?.map(|row| lock(row, 0)).transpose()
 }
 
-/// Reads a lock from a row. `first` is the first of the lock's columns.
+/// Reads a lock from a row. `first` is the number of the lock's first column.
 fn lock(row: &Row<'_>, first: usize) -> Inner<StoredLock> {
     let owner = row::name(row, first, "owner")?;
     Ok(StoredLock {
@@ -133,8 +133,8 @@ fn acquire(work: &Work<'_>, name: &Name, owner: &Name, ttl: i64) -> Inner<Acquir
     Ok(acquired)
 }
 
-/// Moves the expiry of a held lock into the range `end`, if it is outside. Returns `Stale` if the
-/// tenure has ended.
+/// Moves the expiry of a held lock into the range `end` if the expiry is outside this range.
+/// Returns `Stale` if the tenure has ended.
 fn move_expiry(
     work: &Work<'_>,
     name: &Name,

@@ -27,8 +27,8 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// Starts the reading threads. Each returned receiver gets a message when its thread has opened
-    /// a connection, or has failed to.
+    /// Starts the reading threads. Each returned receiver gets a message once its thread has opened
+    /// a connection or has failed to open one.
     pub(crate) fn start(config: &Config) -> Result<(Self, Vec<oneshot::Receiver<Result<()>>>)> {
         let queue = Arc::new(RequestQueue::new());
         let (running, ended) = watch::channel(());

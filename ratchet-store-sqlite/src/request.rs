@@ -24,8 +24,8 @@ pub(crate) struct Session {
     pub(crate) conn: rusqlite::Connection,
     clock: Clock,
     routes: Routes,
-    /// The configured level of the setting `synchronous`, and the current one. `None` until a write
-    /// needs one.
+    /// The configured level of the setting `synchronous`, and the current level. `None` until
+    /// [`flush`](Self::flush) first reads the level.
     synchronous: Option<(i64, i64)>,
     /// Number of jobs that requests on this connection have inserted. Jobs whose insert was rolled
     /// back count too.
@@ -144,12 +144,12 @@ pub(crate) trait Request: Send {
     /// Returns the time until which the request may wait for the write lock.
     fn patience(&self) -> Instant;
 
-    /// Returns whether a power failure may undo the work, because it says only that a process lives
-    /// that the power failure ends too.
+    /// Returns whether a power failure may undo the work. This is true if the work only records
+    /// that a process is alive, because the power failure ends that process too.
     fn is_volatile(&self) -> bool;
 
-    /// Tries to answer the caller with a read only. Returns true if the caller has its answer, so
-    /// that the request is complete.
+    /// Tries to find the answer with reads only. Returns true if the caller got its answer, so that
+    /// the request is complete.
     fn try_reading(&mut self, session: &mut Session) -> bool;
 
     /// Runs the work of the call. Stores the answer in the request until the transaction is

@@ -115,7 +115,7 @@ pub(crate) fn node_id(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<N
     Ok(bytes.map(NodeId::from_bytes))
 }
 
-/// Reads the flags of a job. Ignores the sign bit and all bits above it.
+/// Reads the flags of a job. Uses only the lowest 15 bits of the stored number.
 pub(crate) fn flags(row: &Row<'_>, column: usize) -> rusqlite::Result<JobFlags> {
     let bits: i64 = row.get(column)?;
     let bits = i16::try_from(bits & i64::from(i16::MAX)).unwrap_or_default();

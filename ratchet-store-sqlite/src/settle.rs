@@ -94,9 +94,9 @@ pub(crate) struct Ended {
     pub(crate) terminal: bool,
 }
 
-/// Makes the changes that every end of a claim needs. Adds the claim to the history, unless it
-/// succeeded. The row of the job already records a successful claim. If the job ends, also calls
-/// [`give_up`].
+/// Makes the changes that every end of a claim needs. Adds the claim to the history, unless the
+/// claim succeeded: the row of the job already records a successful claim. If the job ends too,
+/// also calls [`give_up`].
 pub(crate) fn end_claim(
     work: &Work<'_>,
     ended: &Ended,
@@ -125,8 +125,8 @@ pub(crate) fn end_claim(
 }
 
 /// Makes the changes that every end of a job needs. Releases the job's unique key and its position
-/// in a lane, and closes its signal. If other jobs or a batch may depend on the end, records the
-/// end for later.
+/// in a lane, and closes its signal. If other jobs or a batch may depend on the job, records that
+/// it has ended. The request applies the consequences later.
 pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<()> {
     if flags.has_any(JobFlags::UNIQUE_KEY) {
         work.conn
@@ -213,9 +213,9 @@ impl Held {
     }
 }
 
-/// Returns the token of the claim that was settled last. This claim must have the same number as
-/// `token`. The history does not contain a successful claim, so the token of such a claim is read
-/// from the job's row.
+/// Returns the token of the claim that was settled last. The caller must have checked that this
+/// claim has the number of `token`. The history does not contain a successful claim, so the token
+/// of such a claim is read from the job's row.
 fn settled(work: &Work<'_>, held: &Held, token: ClaimToken) -> Result<Option<ClaimToken>> {
     let found = work
         .conn

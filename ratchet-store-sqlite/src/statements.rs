@@ -33,8 +33,8 @@ impl<'a> Connection<'a> {
 pub(crate) struct Statement(String);
 
 impl Statement {
-    /// Creates a statement from its text in the SQL file. Removes the comments, because the driver
-    /// hashes the text at every call.
+    /// Creates a statement from its text in the SQL file. Removes the comments to shorten the text,
+    /// because the driver hashes it at every call.
     fn new(name: &str, text: &str) -> Self {
         #[cfg(feature = "mutants")]
         let text = ratchet_mutant::text(name, text);

@@ -227,9 +227,9 @@ impl SqliteStore {
         self.answer(operation, answer).await
     }
 
-    /// Runs `work` as [`write`](Self::write) does, urgently, and without waiting until it is
-    /// durable. For a heartbeat or a renewal: a power failure that undoes it also ends all
-    /// processes that use the file.
+    /// Runs `work` as [`write`](Self::write) does, but as an urgent call, and without waiting until
+    /// the commit is durable. Use it only for heartbeats and renewals: a power failure that undoes
+    /// them also ends all processes that use the file.
     pub(crate) async fn write_volatile<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -359,8 +359,8 @@ impl Store for SqliteStore {
         self
     }
 
-    /// Returns a policy without retries. A call that fails with `Contention` has already waited for
-    /// the other processes that write.
+    /// Returns a policy without retries, because a call that fails with `Contention` has already
+    /// waited for the other processes that write.
     fn call_policy(&self) -> CallPolicy {
         CallPolicy::within(self.0.config.deadline).retries(0)
     }

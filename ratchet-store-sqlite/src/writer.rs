@@ -4,8 +4,8 @@
 //! transaction for the first request in the queue, and runs the other waiting requests in the same
 //! one, each inside its own savepoint. No caller gets an answer before the commit has succeeded.
 //!
-//! Only a group of heartbeats and renewals is committed without a flush. The next commit of another
-//! group flushes it too.
+//! A group that contains only heartbeats and renewals is committed without a flush. The flush of
+//! the next other group makes it durable too.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -154,8 +154,8 @@ fn serve(mut session: Session, queue: &Queue) {
 }
 
 /// Handles `first` and other queued requests in one transaction. Uses no transaction if reads are
-/// enough to answer the requests. Returns a request that was taken from the queue and needs another
-/// transaction.
+/// enough to answer the requests. If a request was taken from the queue but needs another
+/// transaction, returns this request.
 fn serve_group(
     session: &mut Session,
     first: Box<dyn Request>,
@@ -305,7 +305,8 @@ mod tests {
                 }
                 let found = answers.iter_mut().map(|answer| answer.try_recv().unwrap());
                 let found: Vec<i64> = found.map(Result::unwrap).collect();
-                // A volatile request may join a group that is flushed, but not the other way round.
+                // A volatile request may join a group that is flushed. Other requests must never
+                // join a group that is not flushed.
                 let is_right = |(volatile, level): (&bool, &i64)| match volatile {
                     true => *level == 1 || (!requests[0] && *level == full),
                     false => *level == full,

@@ -175,7 +175,8 @@ fn claims_of_a_killed_process_go_back() -> Result<(), Failed> {
     let hoarded = ids_until_killed(start("hoarder", &file), 30);
     let unique: HashSet<JobId> = hoarded.iter().copied().collect();
     assert_eq!(unique.len(), hoarded.len());
-    // The node has no row, so its claims are lost once they are older than `dead_after`.
+    // The hoarder sends no heartbeats, so its node is unknown. Claims of an unknown node count as
+    // lost once they are older than `dead_after`.
     let request = ReclaimRequest::new().dead_after(std::time::Duration::from_millis(1));
     std::thread::sleep(std::time::Duration::from_millis(20));
     let reclaimed = block_on(store.reclaim(&request.limit(JOBS)))?;

@@ -44,7 +44,7 @@ impl TransactionStore for SqlServerStore {
     /// - `Contention`, `Timeout`, `Unavailable` or another failure of the database. The transaction
     ///   can then only be rolled back. `Timeout` occurs after the deadline, or after twice the
     ///   deadline if the server does not answer. `Unavailable` also occurs if the store is closed
-    ///   or an earlier call failed.
+    ///   or an earlier call in the transaction failed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the transaction has failed and can only be rolled back.

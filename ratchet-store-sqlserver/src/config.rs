@@ -153,7 +153,7 @@ impl Builder {
         }
         let encryption = self.encryption.unwrap_or(target.encryption);
         driver.encryption(level(encryption));
-        // Sets only one of them, because the driver panics if both are set.
+        // Sets only one of the two options, because the driver panics if both are set.
         match self.trust.or(target.trust) {
             Some(Trust::Any) => driver.trust_cert(),
             Some(Trust::Authority(path)) => driver.trust_cert_ca(path),
@@ -191,8 +191,8 @@ ratchet_sql::builder! {
     /// the server soon ends a waiting statement, even if no caller waits for the statement any
     /// more.
     deadline;
-    /// Sets the name of the connections that `sys.dm_exec_sessions` shows. It overrides the name in
-    /// the URL, and the default is `ratchet`.
+    /// Sets the name of the connections that `sys.dm_exec_sessions` shows. This name overrides the
+    /// one in the URL. Without either, the name is `ratchet`.
     application_name;
     /// Sets the age at which a connection is replaced. The default is 30 min.
     max_lifetime;
@@ -212,7 +212,7 @@ impl fmt::Debug for Builder {
 /// The settings of a store, after the builder has checked them.
 pub(crate) struct Config {
     pub(crate) driver: tiberius::Config,
-    /// The server's host, if the connections are not encrypted or only the login is.
+    /// The server's host, if the connections are not encrypted or only the login is encrypted.
     pub(crate) plaintext_host: Option<String>,
     /// Whether to try all addresses of the host at the same time.
     pub(crate) in_parallel: bool,
@@ -267,7 +267,8 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_by_name() {
         let builder = || Builder::new("sqlserver://me:secret@host/db");
-        // The store for PostgreSQL tests the other refusals of `ratchet-sql`.
+        // The tests of the store for PostgreSQL cover the other settings that `ratchet-sql`
+        // rejects.
         assert!(problem(builder().deadline(Duration::ZERO)).contains("deadline"));
         assert!(problem(builder().schema("x".repeat(129))).contains("128"));
         assert!(problem(builder().schema("{now}")).contains("brace"));

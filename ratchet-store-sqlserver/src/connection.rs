@@ -218,7 +218,7 @@ impl Lease {
         }
     }
 
-    /// Runs one or more statements without parameters, in a batch of their own.
+    /// Runs one or more statements without parameters, in a separate batch.
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<Vec<Row>> {
         let client = self.begin_call()?;
         let done = quietly(async { client.simple_query(sql).await?.into_results().await }).await;
@@ -392,8 +392,8 @@ impl Run<SqlServer> for Lease {
         self.after(rows)
     }
 
-    /// Runs a statement. Returns the number of rows changed by the last of its parts that changes
-    /// rows.
+    /// Runs a statement, which may have several parts. Returns the number of rows that the last
+    /// writing part changed.
     async fn execute(&mut self, query: Query) -> Result<u64> {
         let done = query.execute(self.begin_call()?).await;
         self.after(done)
@@ -432,9 +432,9 @@ impl ratchet_sql::Lease<SqlServer> for Lease {
                 Ok(value)
             }
             Err(failure) => {
-                // An error of the server has already rolled back the transaction; another failure
-                // has not. If the rollback fails too, the connection is closed, which also rolls
-                // back.
+                // If the server reported the error, it has already rolled back the transaction.
+                // After another failure, the transaction is still open. If the rollback fails too,
+                // the connection is closed, which also rolls back.
                 if !self.broken {
                     // The caller gets the earlier error.
                     let _ = self.end_with(ROLL_BACK).await;

@@ -19,7 +19,7 @@
 //! The store sends no wakeups: nodes find the jobs of other processes by polling, up to one poll
 //! interval later. SQL Server's own notifications, Service Broker, do not fit: each message reaches
 //! only one receiver, while a wakeup is for every node. Service Broker is also off in many
-//! databases and in Azure SQL, needs its own objects and rights, and a receiver occupies a
+//! databases and in Azure SQL. It needs its own objects and rights, and a receiver occupies a
 //! connection that the driver cannot interrupt. Nodes can use a coordinator with another transport.
 //!
 //! # Babelfish

@@ -2,8 +2,8 @@
 //!
 //! A list is always one parameter. The driver has no table-valued parameters. One parameter per
 //! value would need another statement text for each length, and a statement has at most 2,100
-//! parameters. No parameter is a NULL text, which the driver would send without a type; a text in a
-//! list may be NULL.
+//! parameters. A text that is a parameter itself is never NULL, because the driver would send NULL
+//! without a type. A text in a list may be NULL.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -60,8 +60,8 @@ impl Query {
         .await
     }
 
-    /// Runs the statement. Returns the number of rows changed by the last of its parts that changes
-    /// rows.
+    /// Runs the statement, which may have several parts. Returns the number of rows that the last
+    /// writing part changed.
     pub(crate) async fn execute(self, client: &mut Client) -> tiberius::Result<u64> {
         let done = quietly(self.prepared().execute(client)).await?;
         Ok(done.rows_affected().last().copied().unwrap_or_default())

@@ -49,9 +49,9 @@ impl Session {
     }
 }
 
-/// Query that returns the state of a session which the setup does not reset, as one text. The text
-/// contains the database, the user and several settings. A session that an application has used is
-/// used again only if this text has not changed.
+/// Query for the part of a session's state that the setup does not reset, as one text. The text
+/// contains the database, the user and several settings. After an application has used a session,
+/// the store uses it again only if this text has not changed.
 pub(crate) const CHARACTER: &str = "SELECT CAST(CONCAT(DB_NAME(), N'/', CURRENT_USER, N'/', \
      @@LANGUAGE, N'/', @@DATEFIRST, N'/', @@OPTIONS, N'/', @@TRANCOUNT, N'/', own.date_format, N'/', \
      own.deadlock_priority, N'/', own.transaction_isolation_level, N'/', \

@@ -221,7 +221,7 @@ impl Settings {
             None => None,
         };
         let host = match host.split_once('\\') {
-            // As in every client of SQL Server, a port selects the instance.
+            // If there is a port, it selects the instance, as in every client of SQL Server.
             Some((host, _)) if self.port.is_some() => host,
             Some(_) => {
                 return Err(refused(
@@ -263,7 +263,7 @@ impl Settings {
             (false, authority) => authority.map(Trust::Authority),
         };
         let mut driver = tiberius::Config::new();
-        // An IPv6 address has brackets in a URL.
+        // Removes the brackets that an IPv6 address has in a URL.
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         driver.host(host);
         driver.port(self.port.unwrap_or(1433));

@@ -74,8 +74,8 @@ impl Words {
             } else {
                 ", {schema}.{table} WITH (FORCESEEK, ROWLOCK)"
             },
-            // SQL Server skips locked rows only in a range. Babelfish would scan the table for a
-            // range.
+            // With READPAST, SQL Server skips a locked row only if it reads a range of keys. For a
+            // range, Babelfish would scan the whole table.
             range: if server.is_babelfish {
                 "{one} = {other}"
             } else {
@@ -101,8 +101,8 @@ impl Words {
         self.lock_timeout
     }
 
-    /// Replaces the placeholders in the text of a statement. Removes comments, because the driver
-    /// hashes the text at every call.
+    /// Replaces the placeholders in the text of a statement. Removes comments to shorten the text,
+    /// because the driver hashes it at every call.
     pub(crate) fn render(&self, file: &str) -> String {
         let lines = file.lines().filter(|line| !line.starts_with("--"));
         let text = unescaping(&lines.collect::<Vec<_>>().join("\n"));
@@ -194,7 +194,7 @@ fn ranging(text: &str, range: &str) -> String {
 }
 
 /// Finds the next placeholder that begins with `{text ` or `{name `. Returns the text before the
-/// placeholder, whether it is a name, and the text after its first word.
+/// placeholder, whether it begins with `{name `, and the text after its first word.
 fn next_word(text: &str) -> Option<(&str, bool, &str)> {
     const BEGINNINGS: [(&str, bool); 2] = [("{text ", false), ("{name ", true)];
     let found = BEGINNINGS.iter().filter_map(|(beginning, is_name)| {

@@ -1,7 +1,9 @@
 //! The conformance suite on SQL Server, or on Babelfish in its place: one schema per case, with
-//! several handles on it. Every case runs on either server. Results on Babelfish do not show how
-//! SQL Server locks: Babelfish has no locks on ranges and indexes, no lock escalation and no hints,
-//! so no call skips a locked row, and claims run one after the other (`Words`).
+//! several handles on it. Every case runs on either server.
+//!
+//! Results on Babelfish do not show how SQL Server locks. Babelfish has no locks on ranges and
+//! indexes, no lock escalation and no hints. So no call skips a locked row there, and claims run
+//! one after the other (`Words`).
 
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 mod server;

@@ -1,5 +1,5 @@
-//! Checks by the texts of the statements how they acquire locks. Tests on Babelfish cannot show
-//! this, because it ignores hints.
+//! Checks how the statements acquire locks, by their texts. Tests on Babelfish cannot check this,
+//! because Babelfish ignores hints.
 #![expect(
     clippy::unwrap_used,
     reason = "a file that cannot be read fails the test"
@@ -110,7 +110,7 @@ fn word_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
     after.split([' ', '(', ')', ',']).next()
 }
 
-/// Returns the text before the parenthesis that closes one opened before the text.
+/// Returns the part of `text` before the parenthesis that closes one opened before `text`.
 fn bracketed(text: &str) -> &str {
     let mut open = 1;
     let end = text.find(|character| {
@@ -184,9 +184,9 @@ fn a_job_has_one_key_to_lock() {
     assert_eq!(clustered, 1, "jobs");
 }
 
-/// The server may choose a filtered index on a state, which is small and looks cheap, for a
-/// statement that names the state. A statement that locks by that index also locks other jobs, and
-/// in another order than a statement that changes the state.
+/// For a statement that names a state, the server may choose the filtered index on this state,
+/// because a small index looks cheap. The statement then locks through this index. So it also locks
+/// other jobs, and in another order than a statement that changes the state.
 #[test]
 fn what_locks_jobs_names_no_state_that_a_filtered_index_has() {
     let mut seen = 0;
@@ -261,8 +261,8 @@ fn locks_are_taken_by_seeks_in_the_order_of_a_key() {
     for part in parts() {
         let text = format!("{}: {}", part.statement, part.text);
         if let Some(target) = part.target().filter(|name| name.starts_with("{schema}.")) {
-            // Without a hint, the part must write one row or a small table: every join must have a
-            // hint.
+            // A part without the hint must write only one row or a small table, so it must not
+            // contain a join.
             let is_joined = part.text.contains(" FROM @") || part.text.contains("IN (SELECT");
             let is_sought = part.sources().iter().any(|source| source.is_target);
             assert!(!is_joined || is_sought, "{target} in {text}");

@@ -1,4 +1,5 @@
-//! Measures every backend and its floor side by side, and prints one Markdown table.
+//! Measures every backend and its *floor* side by side, and prints one Markdown table. The floor is
+//! a hand-written loop on the same database, without Ratchet.
 //!
 //! The rounds are interleaved, so that temporary load on the machine affects every subject. The
 //! table shows the medians of the rounds.
@@ -44,12 +45,12 @@ struct Subject {
     heading: String,
     peer: &'static str,
     backend: &'static str,
-    /// Whether the subject is Ratchet's engine, which runs every scenario. The floor is only a
-    /// loop.
+    /// Whether the subject is Ratchet's engine, which runs every scenario. The floor is a loop that
+    /// runs only some scenarios.
     engine: bool,
 }
 
-/// The backends for which the floor is written.
+/// The backends that have a floor.
 const FLOORS: [&str; 2] = ["sqlite", "postgres"];
 
 /// Every backend, followed by its floor if it has one.

@@ -34,8 +34,8 @@ enum Backend {
     Sqlserver,
 }
 
-/// Runs the chaos tests with more rounds, and on a separate server, which can be stopped without
-/// affecting other tests. They are otherwise ordinary tests.
+/// Runs the chaos tests with more rounds than an ordinary test run. Uses a separate server, which
+/// can be stopped without affecting other tests.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut test = process::cargo(&["test", "--release", "--package", "ratchet-acceptance"]);
     test.args(["--test", "chaos", "--"])
@@ -48,8 +48,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(rounds) = args.rounds {
         test.env("RATCHET_CHAOS_TOPOLOGY_ROUNDS", rounds.to_string());
     }
-    // Without their variables, the tests of other servers are skipped. They would stop and start
-    // this one.
+    // Removes the variables of all servers, so that the tests of other backends are skipped. Those
+    // tests would stop and start the server of this run.
     for other in BACKENDS.iter().filter_map(|one| one.server.as_ref()) {
         test.env_remove(other.url);
     }

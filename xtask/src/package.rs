@@ -30,8 +30,9 @@ pub(crate) fn run() -> Result<()> {
     for (name, version) in &packages {
         let archive = archives.join(format!("{name}-{version}.crate"));
         let mut unpack = process::program("tar");
-        // Every archive has the same times of change. With new ones (`m`), Cargo does not take what
-        // it compiled from earlier archives for up to date.
+        // The files in every archive have the same modification time. `m` gives them the current
+        // time instead. Otherwise Cargo would treat what it compiled from earlier archives as up to
+        // date.
         process::run(unpack.arg("-xmzf").arg(archive).arg("-C").arg(&archives))?;
         writeln!(patches, "{name} = {{ path = \"../{name}-{version}\" }}")?;
     }

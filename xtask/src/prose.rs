@@ -1,8 +1,8 @@
 //! Checks the wording of comments and documents: words that slow readers down, and comments that
 //! are too wide.
 //!
-//! `xtask/prose.txt` lists the files in which such places are left, each with their number. A
-//! number may only decrease.
+//! `xtask/prose.txt` lists the files that still contain such places, with the number of places in
+//! each file. A number may only decrease.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -37,7 +37,7 @@ const WORDS: [&str; 20] = [
 ];
 /// The widest comment that is allowed, in columns, including its indentation.
 const WIDTH: usize = 100;
-/// The list of files with flagged places, each with their number.
+/// The list of files that still contain such places, with the number of places in each file.
 const LEFT: &str = "xtask/prose.txt";
 
 /// How to report the places that were found.

@@ -15,7 +15,7 @@ use ratchet_conformance::is_required;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-/// The tests on one server, each with its name. Each receives the server's URL.
+/// The tests on one server, each with its name. Every test receives the server's URL.
 struct Backend {
     name: &'static str,
     /// The variable with the server's URL. Without it the tests are ignored.

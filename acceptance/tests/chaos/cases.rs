@@ -40,13 +40,13 @@ enum Disturbance {
 }
 
 impl Case {
-    /// Whether the case moves the clock of the database.
+    /// Returns whether the case moves the clock of the database.
     pub(crate) const fn steps_clock(&self) -> bool {
         matches!(self.disturbance, Disturbance::StepClock)
     }
 
-    /// Returns how long a node may be silent. In cases where no node may count as dead, this is
-    /// longer than a busy machine can delay the heartbeats of a living node.
+    /// Returns how long a node may be silent before it counts as dead. In cases where no node may
+    /// count as dead, this is longer than a busy machine can delay the heartbeats of a living node.
     pub(crate) fn dead_after(&self) -> Duration {
         if self.steps_clock() {
             4 * DEAD_AFTER
@@ -184,8 +184,8 @@ pub(crate) const CASES: &[Case] = &[
 pub(crate) fn run(case: &Case, url: &str) {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        // After a step back, the jobs that were enqueued before it become due late, so there is
-        // only one round.
+        // If the clock steps back, jobs that were enqueued before the step become due late. So such
+        // a case has only one round.
         let usual = if case.steps_clock() { 1 } else { 3 };
         let rounds = env::var("RATCHET_CHAOS_ROUNDS").map_or(usual, |text| text.parse().unwrap());
         let mut field = Field::new(url, case, WORKERS).await;
@@ -242,8 +242,8 @@ async fn terminate_connections(field: &Field) {
     assert!(terminated > 0, "there was nothing to terminate");
 }
 
-/// Takes all available connections, up to 300. Terminates the workers' own connections, and takes
-/// these too.
+/// Takes all available connections, up to 300. Then terminates the workers' connections, and takes
+/// the connections that become free.
 async fn take(field: &Field) {
     let mut admin = admin(&field.order.url).await;
     let (pool, mut taken) = take_connections(&field.order.url, 300).await;
@@ -298,8 +298,8 @@ async fn step_down(field: &Field) {
     );
 }
 
-/// Steps the clock forward by an hour, and then back by 20 s, which is less than the case waits for
-/// jobs that are already due.
+/// Steps the clock forward by an hour, and then back by 20 s. Jobs thereby become due 20 s late,
+/// and the case waits longer than that for jobs to end.
 async fn step_clock(field: &Field) {
     for by_ms in [3_600_000, -20_000] {
         sleep(2 * DEAD_AFTER).await;

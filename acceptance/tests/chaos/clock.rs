@@ -7,7 +7,7 @@ use crate::field::{Field, admin, all_jobs};
 use crate::worker::{Backend, Order};
 use crate::{mongodb, sqlserver};
 
-/// The view, in the schema or the database of the case.
+/// The name of the view, which is in the schema or the database of the case.
 pub(crate) const VIEW: &str = "chaos_clock";
 
 /// Creates the view, and the schema that contains it.

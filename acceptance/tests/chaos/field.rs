@@ -90,7 +90,7 @@ impl Field {
         self.workers.push(spawn(&self.order));
     }
 
-    /// Kills the worker that has lived longest with SIGKILL, and starts another one.
+    /// Kills the oldest worker with SIGKILL, and starts another worker.
     pub(crate) fn kill_and_spawn(&mut self) {
         self.check_workers();
         let mut oldest = self.workers.remove(0);

@@ -1,9 +1,9 @@
 //! Chaos tests on real servers: worker processes, connections, operations and the server itself are
 //! killed repeatedly under load.
 //!
-//! After each case, every acknowledged enqueue has succeeded, failed or is pending, and none is
-//! lost. Bodies ran again only after a lost claim, under a new `claim_seq`, and no worker exited by
-//! itself. The time until recovery is printed.
+//! After each case, every job whose enqueue was acknowledged has succeeded, failed or is pending,
+//! and no such job is lost. Bodies ran again only after a lost claim, under a new `claim_seq`, and
+//! no worker exited by itself. The time until recovery is printed.
 //!
 //! | variable | meaning |
 //! |---|---|

@@ -35,8 +35,8 @@ pub(crate) async fn step_clock(order: &Order, by_ms: i64) {
     offsets.update_one(doc! {}, step).await.unwrap();
 }
 
-/// Every 20 ms, kills the operations of the workers and the producer on the server. Killing the
-/// operation of a waiting change stream kills its cursor.
+/// Every 20 ms, kills the operations of the workers and the producer on the server. If such an
+/// operation waits on a change stream, the kill also ends the stream's cursor.
 pub(crate) async fn kill_operations(order: &Order) {
     let admin = admin(order).await;
     let mut killed = 0;

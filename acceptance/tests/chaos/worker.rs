@@ -138,7 +138,8 @@ impl Job for Nap {
     }
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
-        // A short write to a file opened for appending is complete or absent, even after SIGKILL.
+        // A small write to a file that is opened for appending happens completely or not at all,
+        // even if the process is killed.
         let notes: &Notes = ctx.state();
         (&notes.file).write_all(format!("{}\n", ctx.job_id()).as_bytes())?;
         tokio::time::sleep(Duration::from_millis(self.millis)).await;

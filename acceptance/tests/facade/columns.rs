@@ -68,18 +68,19 @@ fn every_column_is_in_every_sql_store() {
     let mut postgres = tables(&postgres, "\"s\".");
     assert!(sqlite.len() >= 10, "{sqlite:?}");
     // The first difference: SQLite stores the data of a job under a number, which is also the row's
-    // position. The others would need a sequence for such a number, so they use the job's id.
+    // position. The other databases would need a sequence for such a number, so they use the job's
+    // id.
     let jobs = sqlite.get_mut("jobs").map(|columns| columns.remove("data"));
     assert_eq!(jobs, Some(true));
-    // The second difference: PostgreSQL can bind locks to sessions of the server, and a file has no
-    // sessions.
+    // The second difference: PostgreSQL can bind locks to sessions of the server, and SQLite has no
+    // server.
     for column in ["session_pid", "session_start"] {
         let locks = postgres.get_mut("locks");
         assert_eq!(locks.map(|columns| columns.remove(column)), Some(true));
     }
     assert!(sqlite["job_data"].contains("payload_version"));
-    // The third difference: on PostgreSQL, the statement that takes a start of a rate can return
-    // only by a column whether it did.
+    // The third difference: on PostgreSQL, the statement that takes a start from a rate limit can
+    // report only through a column whether it took one.
     let rates = postgres.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
     // Each store creates its table of migrations separately.

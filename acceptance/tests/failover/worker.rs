@@ -58,7 +58,8 @@ impl Job for Step {
     }
 
     async fn run(self, ctx: JobContext) -> JobResult<()> {
-        // A short write to a file opened for appending is complete or absent, even after SIGKILL.
+        // A small write to a file that is opened for appending happens completely or not at all,
+        // even if the process is killed.
         let mut bodies: &File = ctx.state::<Arc<File>>();
         let (id, process) = (ctx.job_id(), std::process::id());
         let line = format!("{id} {} {} {process}\n", self.lane, self.number);

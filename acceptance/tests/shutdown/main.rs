@@ -36,8 +36,8 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Checks that a job survives more deploys than it may have crashes, although each deploy drops its
-/// body.
+/// Checks that a job survives more deploys than the number of crashes that it may have. Each deploy
+/// drops the body of the job.
 #[tokio::main]
 async fn deploys_cost_a_long_job_nothing() {
     let scene = Scene::new(Duration::ZERO).await;

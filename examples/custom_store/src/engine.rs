@@ -69,10 +69,10 @@ impl RedbEngine {
     /// Creates an engine with the clock of a test, in milliseconds since 1970.
     ///
     /// # Errors
-    /// As for [`open`].
+    /// The same as for [`open`].
     ///
     /// # Cancel safety
-    /// As for [`open`].
+    /// The same as for [`open`].
     pub async fn with_clock(
         path: impl AsRef<Path>,
         clock: impl Fn() -> i64 + Send + Sync + 'static,
@@ -108,7 +108,7 @@ impl Engine for RedbEngine {
 
     async fn begin(&self, access: Access) -> Result<RedbTransaction> {
         let database = Arc::clone(&self.database);
-        // A writer waits here until the one before it has ended.
+        // A writer waits here until the previous writer has ended.
         let begin = move || match access {
             Access::Read => Ok(Inner::Read(database.begin_read()?)),
             Access::Write => Ok(Inner::Write(Box::new(database.begin_write()?))),
@@ -158,7 +158,7 @@ impl RedbTransaction {
     }
 }
 
-/// Bytes of a page.
+/// The bytes of a key or a value, borrowed from a page of the database.
 type Bytes<'a> = redb::AccessGuard<'a, &'static [u8]>;
 
 /// What both kinds of transactions read.
@@ -241,7 +241,8 @@ impl Transaction for RedbTransaction {
     }
 }
 
-/// Runs `work`, which waits for a lock or for the disk, on a thread for such work.
+/// Runs `work` on Tokio's pool of blocking threads, because `work` waits for a lock or for the
+/// disk.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T> {

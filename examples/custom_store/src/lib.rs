@@ -1,4 +1,4 @@
-//! A store, as the author of an extension would write it. The tests run the conformance suite on it.
+//! A store, as the author of an extension would write it. The conformance suite tests it.
 
 mod engine;
 

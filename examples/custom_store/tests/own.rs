@@ -1,4 +1,4 @@
-//! Tests what the suite does not require.
+//! Tests of behaviour that the conformance suite does not require.
 
 use std::process::Command;
 use std::sync::Arc;

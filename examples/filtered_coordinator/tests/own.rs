@@ -1,4 +1,4 @@
-//! Tests what the suite does not require.
+//! Tests of behaviour that the conformance suite does not require.
 
 use filtered_coordinator_example::FilteredCoordinator;
 use ratchet_core::cluster::{ClusterCoordinator, Wakeup};

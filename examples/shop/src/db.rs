@@ -1,5 +1,5 @@
-//! The shop's own tables, which share a database with Ratchet's. All differences between the two
-//! kinds of database are in this file.
+//! The shop's own tables, in the same database as Ratchet's tables. Only this file distinguishes
+//! SQLite from PostgreSQL.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,8 +15,9 @@ use ratchet::{Checked, Client, NewJob, SharedStore};
 
 /// SQL that creates the tables, valid for both SQLite and PostgreSQL.
 ///
-/// All statements in this file must use their parameters in ascending order. SQLite treats `$1` as
-/// a name, and numbers the names in the order in which they appear.
+/// Every SQL statement of the shop must use its parameters in ascending order: first `$1`, then
+/// `$2`. SQLite treats `$1` as a name, and gives the names positions in the order in which they
+/// first appear.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS orders (
         id TEXT PRIMARY KEY, customer TEXT NOT NULL, cents BIGINT NOT NULL, status TEXT NOT NULL,
@@ -86,7 +87,7 @@ impl Db {
         Ok(Self::Sqlite(store, Arc::new(Mutex::new(own))))
     }
 
-    /// Returns Ratchet's store on this database. A node is built on it.
+    /// Returns Ratchet's store on this database, for building nodes and clients.
     #[must_use]
     pub fn store(&self) -> SharedStore {
         match self {
@@ -96,7 +97,7 @@ impl Db {
     }
 
     /// Runs an `INSERT` statement and enqueues the jobs, in one transaction. Returns whether the
-    /// statement added a row. If it added none, enqueues no job.
+    /// statement added a row. If the statement adds no row, enqueues no jobs.
     ///
     /// # Errors
     /// If the database fails, or a job is invalid. In both cases, nothing is stored.

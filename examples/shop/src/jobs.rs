@@ -117,8 +117,8 @@ impl Job for Pack {
     }
 
     async fn run(self, ctx: JobContext) -> JobResult {
-        // Only the head of a lane runs, so no other job counts the customer's packed orders at the
-        // same time.
+        // All `Pack` jobs of a customer are in one lane, and only the head of a lane runs. So no
+        // other job counts the customer's packed orders at the same time.
         let sql = "UPDATE orders SET status = 'packed', packed = 1 + (SELECT COUNT(*) FROM orders o
                    WHERE o.customer = orders.customer AND o.packed IS NOT NULL) WHERE id = $1 AND packed IS NULL";
         ctx.state::<Db>()
@@ -206,8 +206,8 @@ pub(crate) async fn record_import(db: &Db, ctx: &JobContext) -> JobResult {
     Ok(())
 }
 
-/// Counts the orders that have been shipped so far. Stores the count for the slot of this recurring
-/// job, and returns the count.
+/// Counts the orders that have been shipped so far. Stores the count under the recurring slot of
+/// this run, and returns the count.
 #[ratchet::job(kind = "daily_report")]
 pub(crate) async fn daily_report(db: &Db, ctx: &JobContext) -> JobResult<i64> {
     let slot = ctx.slot().unwrap_or_else(|| ctx.run_at());

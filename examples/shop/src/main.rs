@@ -35,7 +35,8 @@ async fn main() -> Result<()> {
     };
     let builder = shop_example::node(&db, gateway).owns_store();
     let node = Config::load(None)?.apply(builder).build()?;
-    // A request may enqueue a charge in a transaction before the node has joined.
+    // A charge needs a permit, whose limit the node would store only when it joins the cluster. A
+    // request may enqueue a charge in a transaction before that, so store the limit now.
     node.declare_permits().await?;
     let ops = Api::builder(node.client().clone())
         .node(&node)
@@ -47,7 +48,8 @@ async fn main() -> Result<()> {
     let listener = tokio::net::TcpListener::bind(&listen).await?;
     writeln!(stdout(), "listening on {}", listener.local_addr()?)?;
 
-    // The node runs until the last request is answered, because it closes the store when it stops.
+    // The node closes the store when it stops, so the node must run until the last request is
+    // answered.
     let mut served = Ok(());
     let signal = ratchet::shutdown_signal();
     let stop = async move {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::db::Db;
 use crate::jobs::{Charge, Expire, Mail, Pack, Ship};
 
-/// Price from which an order is big, in cents. A big order is shipped only after an approval.
+/// Smallest price of a big order, in cents. A big order is shipped only after an approval.
 pub const BIG: i64 = 50_000;
 
 /// Maximum time that a big order waits for its approval.
@@ -66,8 +66,8 @@ impl Order {
 /// Creates the jobs that follow a charge: pack, ship and mail. A fourth job marks the order as
 /// expired if the order cannot be shipped, for example because its approval did not come in time.
 ///
-/// The charge is not part of this workflow. The job that packs the order is in a lane, and a job in
-/// a lane cannot wait for another job.
+/// The charge is not part of this workflow, because the job that packs the order would have to wait
+/// for the charge. The packing job is in a lane, and a job in a lane cannot wait for another job.
 #[must_use]
 pub fn fulfilment(charge: &Charge) -> Vec<NewJob> {
     let order = || charge.order.clone();

@@ -27,7 +27,7 @@ pub struct Books {
 }
 
 impl Office {
-    /// Locks the data, and returns it.
+    /// Locks the data, and returns the guard.
     pub fn books(&self) -> MutexGuard<'_, Books> {
         self.0.lock().unwrap_or_else(|broken| broken.into_inner())
     }
@@ -54,7 +54,8 @@ impl Job for SignUp {
             address: address.clone(),
             subject: "welcome".to_owned(),
         };
-        // The body may run twice, but these jobs are stored only once.
+        // The body may run twice. The idempotency keys ensure that each of these jobs is stored
+        // only once.
         let key = |what: &str| format!("{what} {address}");
         ctx.enqueue(letter.into_job().idempotency_key(&key("welcome")))
             .await?;

@@ -1,8 +1,8 @@
 //! The floor: a job queue written by hand with the driver and no library.
 //!
-//! It uses batches of 100, keeps finished rows, and has the default durability. It has no claim
-//! tokens, no history, no unique keys and only one node. A program that needs these pays for them,
-//! with or without a library.
+//! The floor uses batches of 100, keeps finished rows, and has the default durability. It has no
+//! claim tokens, no history, no unique keys and only one node. A program that needs these features
+//! pays for them, with or without a library.
 
 mod postgres;
 mod sqlite;

@@ -1,7 +1,8 @@
 //! The floor on PostgreSQL, with sqlx.
 //!
-//! Each producer has a connection. The workers have eight, because more workers slow each other
-//! down. A claim is one UPDATE with SKIP LOCKED, and a completion is another.
+//! Each producer and each worker has its own connection. There are eight workers, because more
+//! workers slow each other down. One UPDATE with SKIP LOCKED claims a batch of jobs, and a second
+//! UPDATE completes the batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -129,8 +130,8 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
     for first in (0..options.jobs).step_by(LOAD) {
         insert(&mut connection, first, LOAD.min(options.jobs - first)).await?;
     }
-    // Autovacuum would do this within a minute. Until then, PostgreSQL plans the claim without
-    // statistics.
+    // Autovacuum would collect the statistics within a minute. Until then, PostgreSQL would plan
+    // the claim without statistics.
     sqlx::raw_sql("ANALYZE floor_jobs")
         .execute(&mut connection)
         .await?;

@@ -1,9 +1,9 @@
 //! The floor on SQLite, with rusqlite.
 //!
-//! It uses one writer connection on one thread, WAL, `synchronous = FULL`, batches of 100, and
-//! group commit for single inserts, and keeps finished rows. It has no claim tokens, no history, no
-//! unique keys and only one node. A program that needs these pays for them, with or without a
-//! library.
+//! The floor uses one writer connection on one thread, WAL, `synchronous = FULL`, batches of 100,
+//! and group commit for concurrent inserts. It keeps finished rows. It has no claim tokens, no
+//! history, no unique keys and only one node. A program that needs these features pays for them,
+//! with or without a library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,8 +48,8 @@ struct Insert {
     done: SyncSender<()>,
 }
 
-/// Inserts jobs until all senders are dropped. Each transaction inserts the jobs that are queued at
-/// that time.
+/// Inserts jobs until all senders are dropped. Each transaction handles all requests that are
+/// queued at that time, up to 256 requests.
 fn write(connection: &mut Connection, inserts: &Receiver<Insert>) -> Result<()> {
     while let Ok(first) = inserts.recv() {
         let transaction = begin(connection)?;

@@ -257,8 +257,7 @@ fn named_jobs_are_cancelled_one_by_one() {
 #[test]
 fn what_was_done_before_a_failure_is_said_with_it() {
     let place = Place::migrated();
-    // As many ids as one call of the store takes, and one more. The database fails for the last
-    // one.
+    // Stores one job more than one call of the store accepts. The database fails for the last job.
     let ids = place.with_client(|client| async move {
         let mut jobs: Vec<_> = (0..500).map(|n| NewJob::new("mail", &n)).collect();
         jobs.push(NewJob::new("mail", &500).priority(Priority::Critical));

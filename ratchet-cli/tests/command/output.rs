@@ -36,7 +36,7 @@ fn a_reader_that_goes_away_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The reader reads far less than the whole output.
+    // Reads only a small part of the output, and then closes the pipe.
     let mut pipe = child.stdout.take().unwrap();
     let mut some = [0; 16];
     pipe.read_exact(&mut some).unwrap();
@@ -88,8 +88,8 @@ fn an_interrupt_ends_the_reading_of_a_payload() {
         .spawn()
         .unwrap();
     let mut pipe = child.stdin.take().unwrap();
-    // The text is longer than the pipe's buffer, so the command has begun to read once it is
-    // written.
+    // The text is longer than the pipe's buffer. So the write completes only after the command has
+    // begun to read.
     pipe.write_all(&[b' '; 1 << 20]).unwrap();
     let pid = child.id().to_string();
     let killed = std::process::Command::new("kill")

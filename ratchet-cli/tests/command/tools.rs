@@ -185,7 +185,7 @@ fn the_time_zone_data_in_use_is_shown() {
     let place = Place::migrated();
     let zones = place.path("zoneinfo");
     std::fs::create_dir_all(zones.join("Etc")).unwrap();
-    // A zone file of format version 1, for a zone that is always UTC.
+    // Writes a zone file of format version 1, for a zone that is always UTC.
     let header = [&b"TZif"[..], &[0; 16]].concat();
     let counts = [0_u32, 0, 0, 0, 1, 4].map(u32::to_be_bytes).concat();
     let data = [&header[..], &counts, &[0; 6], b"UTC\0"].concat();

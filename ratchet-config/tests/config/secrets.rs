@@ -6,8 +6,8 @@ use ratchet_config::{Config, redact_url};
 /// The text that begins every secret, by which a leaked part is found.
 const MARK: &str = "Zq7Xk";
 
-/// Returns `PROPTEST_CASES` cases, or `usual` if that is not set. `cargo xtask test --deep` sets
-/// it.
+/// Configures the number of cases: the value of the variable `PROPTEST_CASES`, or `usual` if the
+/// variable is not set. `cargo xtask test --deep` sets the variable.
 fn cases(usual: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),
@@ -22,7 +22,8 @@ fn secret() -> impl Strategy<Value = String> {
         "[a-zA-Z0-9@:/?#&;=%+ \\[\\]{},.$!*'\"\\\\-]{0,16}",
         "\\PC{0,8}",
     ];
-    // The mark is at both ends and in the middle: the text after a special character is secret too.
+    // The mark is at both ends and in the middle, because the text after a special character is
+    // secret too.
     (tail.clone(), tail).prop_map(|(one, two)| format!("{MARK}{one}{MARK}{two}{MARK}"))
 }
 

@@ -42,7 +42,7 @@ fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
     }
 }
 
-/// Creates a file that is valid for each key that names a file, and returns its path.
+/// Creates a file that is valid for every key whose value is a path. Returns the path of the file.
 fn secret_file(dir: &tempfile::TempDir) -> String {
     let file = dir.path().join("secret");
     fs::write(&file, "memory:\n").expect("it can be written");

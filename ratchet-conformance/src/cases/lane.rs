@@ -52,7 +52,8 @@ cases! {
         let mut all = Vec::new();
         for (number, job) in lane_jobs("l", 5).into_iter().enumerate() {
             all.push(nodes[number % 2].add(job).await);
-            // Each pair of jobs has equal times, an hour before those of the previous pair.
+            // Two jobs in a row have equal times, which are an hour before those of the previous
+            // two jobs.
             if number % 2 == 1 {
                 cx.set_back(HOUR).await;
             }

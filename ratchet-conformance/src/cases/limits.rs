@@ -88,7 +88,8 @@ cases! {
 
     #[proves("limits.batch", "get.whole")]
     async fn batches_of_every_size_around_the_usual_bounds_work(cx: &Cx) {
-        // A store that splits statements must combine the pieces correctly.
+        // A store may split a large batch into several statements. It must combine their results
+        // correctly.
         let node = cx.node().await;
         for size in [
             1, 2, 99, 100, 101, 127, 128, 129, 255, 256, 257, 499, 500, 501, 999, 1_000, 1_001,

@@ -137,7 +137,7 @@ cases! {
     async fn a_call_that_takes_effect_late_does_not_end_the_lock_sooner(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let held = take(&a, 20 * SECOND).await;
-        // A call that began four seconds ago with a TTL of 20 s locks for 16 s.
+        // Simulates a call with a TTL of 20 s that takes effect four seconds late: 16 s are left.
         assert_eq!(take(&a, 16 * SECOND).await, held);
         assert_eq!(renew(&a, held, 16 * SECOND).await, Fenced::Applied);
         cx.advance(20 * SECOND - MILLI).await;

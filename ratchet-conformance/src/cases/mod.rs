@@ -46,8 +46,8 @@ pub(crate) use differential::HISTORIES;
 
 use crate::{Case, Cx};
 
-/// Opens the store, and compares its powers with those that the suite was given. If this fails,
-/// every other case would fail too.
+/// Opens the store, and checks that the store has exactly the powers that the suite was given. If
+/// this case fails, every other case would fail too.
 pub(crate) static SETUP: Case<Cx> = Case {
     group: "setup",
     name: "the_store_can_be_opened_and_has_the_powers_of_its_suite",

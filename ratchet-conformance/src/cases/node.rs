@@ -192,7 +192,7 @@ cases! {
         assert_eq!((mine.len(), others.len()), (203, 10));
         assert_eq!(tokens(&a).await, mine);
         assert_eq!(tokens(&b).await, others);
-        // A cancel request and a report end no claim; a settlement and a release do.
+        // A cancel request or a report does not end a claim. A settlement or a release does.
         a.act(mine[0].job, JobAction::Cancel).await;
         a.alive(mine[1]).await;
         a.succeed(mine[2]).await;
@@ -372,7 +372,8 @@ cases! {
         cx.advance(DEAD_AFTER).await;
         assert_eq!(died().await, []);
         cx.advance(MILLI).await;
-        // The clock has stepped since the caller last read it.
+        // Here, the clock shows a later time than `met` allows. So the clock has stepped again, and
+        // the sweep must not mark any node as dead.
         let met = sweep.clone().clock(ClockTrust::FULL.until(stepped));
         let swept = landed(ok(early.store.nodes().sweep_nodes(&met).await));
         assert_eq!(swept, SweptNodes::default());

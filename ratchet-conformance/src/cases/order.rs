@@ -1,4 +1,4 @@
-//! The claim order and aging, compared with the pure rule.
+//! The claim order and aging, compared with the rule that [`ClaimRank`] implements.
 
 use ratchet_core::priority::ClaimRank;
 
@@ -74,8 +74,8 @@ cases! {
     async fn many_jobs_of_two_priorities_are_claimed_in_order(cx: &Cx) {
         let node = cx.node().await;
         let now = time::to_millis(node.now().await);
-        // Fifteen jobs of each priority are due at the same time, so a store that reads in chunks
-        // stops in the middle of them.
+        // In each priority, groups of 15 jobs are due at the same time. If a store reads in chunks,
+        // a chunk ends in the middle of such a group.
         let due = |number: i64| 1_000_000_000_000 + number * 7 % 4;
         let (mut batch, mut expected) = (Vec::new(), Vec::new());
         for number in 0..60 {

@@ -204,7 +204,8 @@ cases! {
         let normal = node.add(at(1)).await;
         let later = node.add(at(0)).await;
         let critical = node.add(at(0).priority(Priority::Critical).queue("r")).await;
-        // Waiting for 80 minutes raises the effective priority from the lowest to 5.
+        // By waiting for 80 minutes, `aged` has risen five levels, from `Lowest` to a level above
+        // `Critical`.
         let claimed = node.claim(10).await;
         assert_eq!(ids(&claimed), [aged, critical]);
         node.succeed(claimed[0].claim.token).await;
@@ -278,7 +279,8 @@ cases! {
         let batch = [job(), job().permit("api"), job().permit("Api").idempotency_key("k")];
         assert_refused(a.jobs().enqueue(&batch).await, "permit");
         assert_eq!(a.everything().await, []);
-        // The refused batch has not used up its key, and its jobs can be enqueued again.
+        // The refused batch has not used up its idempotency key, and its jobs can be enqueued
+        // again.
         set(&b, "Api", 1).await;
         let created = batch.iter().map(|job| Enqueued::Created(job.id()));
         assert_eq!(a.enqueue(&batch).await, created.collect::<Vec<_>>());
@@ -315,7 +317,7 @@ cases! {
         assert_eq!(ids(&claimed), all[..3]);
         assert_eq!(set(&b, "api", 1).await, Changed::Changed);
         assert_eq!(listed(&a).await, [("api".to_owned(), 1, 3)]);
-        // Running jobs continue, and no job is admitted until fewer than one runs.
+        // The three running jobs continue. No other job is claimed until all three have ended.
         for job in &claimed {
             assert_eq!(a.claim_ids(10).await, []);
             a.alive(job.claim.token).await;
@@ -422,7 +424,8 @@ cases! {
         node.resume_queue("q").await;
         node.act(paused, JobAction::Resume).await;
         assert_eq!(node.claim_ids(10).await, []);
-        // When the head of a lane ends, the next job of the lane does not inherit its permit.
+        // When the head of a lane ends, the next job of the lane does not inherit the head's
+        // permit.
         node.succeed(token).await;
         let token = node.take().await;
         assert_eq!(token.job, in_queue);
@@ -493,7 +496,9 @@ cases! {
                     assert!(now <= MAX, "{now} hold one of {MAX} permits");
                     let held = held(&node, "api").await;
                     assert!(held <= MAX as u64, "{held} of {MAX} permits are held");
-                    // The racer stops counting its jobs as holders before their claims end.
+                    // Subtracts the jobs before their claims end. Otherwise another racer could
+                    // claim a permit that was just freed, while this racer still counts as its
+                    // holder.
                     holders.fetch_sub(own, Ordering::SeqCst);
                     if claimed.is_empty() {
                         tokio::task::yield_now().await;
@@ -538,7 +543,8 @@ cases! {
                     let now = holders.fetch_add(claimed.len(), Ordering::SeqCst) + claimed.len();
                     assert!(now <= MAX, "{now} hold one of {MAX} permits");
                     holders.fetch_sub(claimed.len(), Ordering::SeqCst);
-                    // Two of three claims succeed; the third dies and loses its permits.
+                    // In two of three rounds, the node settles its claims before it dies. In the
+                    // third round, it dies while its claims still hold permits.
                     if round % 3 != 0 {
                         for job in claimed {
                             one.succeed(job.claim.token).await;

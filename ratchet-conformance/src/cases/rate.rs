@@ -169,7 +169,7 @@ cases! {
     async fn a_key_is_kept_until_the_millisecond_it_is_as_if_unused(cx: &Cx) {
         let node = cx.node().await;
         let rates = rates_of(&node);
-        // The first key is unused again after 100 ms, the second after 333.3 ms.
+        // The key `whole` counts as unused again after 100 ms, and the key `odd` after 333.3 ms.
         take(&node, "whole", ten(1)).await;
         take(&node, "odd", Rate::new(3, SECOND)).await;
         for (passed, forgotten) in [(99, 0), (1, 1), (233, 0), (1, 1)] {

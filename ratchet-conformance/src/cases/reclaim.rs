@@ -1,4 +1,5 @@
-//! Reclaiming: which claims are reclaimed, when, and how each counts against its job.
+//! Reclaiming: which claims are reclaimed, when, and whether a reclaim counts as a crash of the
+//! job.
 
 use super::prelude::*;
 
@@ -289,7 +290,7 @@ cases! {
             tokens.push(token);
         }
         cx.advance(HOUR).await;
-        // This node is the first one that has a row again.
+        // `other` is the first node that has a row again.
         other.beat().await;
         assert_eq!(other.reclaim(&reclaim()).await, []);
         cx.advance(DEAD_AFTER).await;
@@ -670,7 +671,7 @@ cases! {
     async fn lost_claims_are_returned_in_order_of_their_tokens(cx: &Cx) {
         let node = cx.node().await;
         node.beat().await;
-        // The last job is claimed first.
+        // Each job has a higher priority than the one before, so the last job is claimed first.
         for (number, new) in jobs(5).into_iter().enumerate() {
             node.add(new.priority(Priority::ALL[number])).await;
         }

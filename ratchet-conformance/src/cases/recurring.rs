@@ -200,8 +200,8 @@ cases! {
         };
         assert_eq!(hint().await, Some(20 * SECOND));
         cx.advance(20 * SECOND).await;
-        // The hint ignores the definitions that the same call claims. In later calls, the hint for
-        // these definitions is the end of their lease.
+        // The hint `next_in` ignores the definitions that the same call claims. In later calls,
+        // these definitions count as due again when their lease ends.
         let due = node.claim_due(10).await;
         assert_eq!((due.definitions.len(), due.next_in), (1, Some(HOUR - 20 * SECOND)));
         assert_eq!(hint().await, Some(MINUTE));
@@ -317,7 +317,8 @@ cases! {
         cx.advance(MINUTE).await;
         cx.proving(["recurring.unreadable"]);
         let (mut claimed, mut unreadable) = (Vec::new(), 0);
-        // The unreadable definition may count against the limit of one claim, but not of the next.
+        // The unreadable definition may use up the limit of one call, but not of the calls after
+        // it.
         for _ in 0..4 {
             let due = node.claim_due(1).await;
             unreadable += due.unreadable;

@@ -112,8 +112,8 @@ cases! {
             let node = nodes[racer].sibling();
             async move {
                 let mut mine = Vec::new();
-                // A claim may skip definitions that others are claiming at the same moment, so this
-                // repeats until all are claimed.
+                // A claim may skip definitions that other racers claim at the same moment. So each
+                // racer repeats its claim until no definition is due.
                 loop {
                     let due = node.claim_due(2).await;
                     mine.extend(due.definitions.iter().map(RecurringRecord::token));
@@ -337,7 +337,8 @@ cases! {
         let node = cx.node().await;
         let record = node.define(minutely().misfire(Misfire::Skip).named("n")).await;
         let slot = |number: u32| record.created_at + number * MINUTE;
-        // If several slots are overdue, none of them runs; a single overdue slot runs.
+        // With `Misfire::Skip`, a single overdue slot runs. If several slots are overdue, none of
+        // them runs.
         for (minutes, jobs, last) in [(3, 0, None), (1, 1, Some(slot(4))), (3, 0, Some(slot(4)))] {
             cx.advance(minutes * MINUTE).await;
             let firing = node.plan_one().await;
@@ -345,7 +346,8 @@ cases! {
             assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
             assert_eq!(node.definition("n").await.last_slot, last);
         }
-        // A plan made before the clock was set forward contains an earlier slot.
+        // Fires a plan for slot 2, which is earlier than the last slot. The last slot must not move
+        // back.
         cx.advance(MINUTE).await;
         let claimed = node.claim_due(1).await.definitions.remove(0);
         let mut earlier = claimed.clone();
@@ -373,7 +375,7 @@ cases! {
         assert_eq!(node.fire(&second).await, skipped);
         let moved = node.definition("n").await;
         assert_eq!((moved.next_fire, moved.last_slot), (Some(slot(3)), Some(slot(2))));
-        // The same holds for a job of the definition that is created outside the schedule.
+        // A job of the definition that is created outside the schedule is a duplicate too.
         assert_eq!(node.offer(&moved.job_now()).await, Enqueued::Duplicate(running.job));
         node.succeed(running).await;
         cx.advance(MINUTE).await;

@@ -35,7 +35,7 @@ cases! {
         assert_eq!(node.get(running).await.checkpoint, Some(json("[1]")));
         let claims = node.beat().await.claims;
         assert_eq!(claims, [OwnedClaim::new(token, false)]);
-        // The answer to this settlement may have been lost with the process.
+        // Repeats the settlement, as a node does if its process ended before the answer arrived.
         node.fail(settled).await;
         node.succeed(token).await;
     }

@@ -417,7 +417,8 @@ cases! {
         assert_eq!(outcomes, [AttemptOutcome::Undelivered]);
         cx.proving(["settle.effect"]);
         let next = b.take().await;
-        // The settlement is repeated, as after a lost reply: the new claim is unchanged.
+        // Repeats the settlement of the first claim, as after a lost reply. The new claim must not
+        // change.
         a.settle(lost.token, Outcome::Undelivered).await;
         b.succeed(next).await;
     }

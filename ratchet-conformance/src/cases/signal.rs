@@ -149,7 +149,7 @@ cases! {
             waiting
         }));
         cx.proving(["signal.limit"]);
-        // The jobs that are overdue the longest expire first, and no more than the limit.
+        // A call expires the jobs that are overdue the longest, and no more jobs than its limit.
         let mut all = Vec::new();
         for seconds in [3, 1, 2] {
             all.push(node.add(waiter("t", seconds * SECOND)).await);
@@ -312,7 +312,8 @@ cases! {
             let selector = JobSelector::Ids(all);
             nodes[0].act_on(&selector, JobAction::Cancel).await;
         }
-        // At the deadline either the signal or the timeout wins, and the result is final.
+        // After the deadline only the timeout ends the wait, and before the deadline only the
+        // signal. Each job is in the answer of exactly one call.
         cx.proving(["signal.late", "signal.expire", "signal.once"]);
         for round in 0..10 {
             let all = nodes[0].add_all(&[waiter("t", SECOND), waiter("t", SECOND)]).await;

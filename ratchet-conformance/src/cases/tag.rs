@@ -117,7 +117,7 @@ cases! {
         assert_eq!(count(&node, &by("a")).await, StateCounts::new());
         cx.proving(["tag.set"]);
         for new in bare {
-            // The same id is enqueued again with another tag: no earlier tag returns.
+            // Enqueues the same id again with another tag. The earlier tags must not return.
             let id = node.add(new.tag("c")).await;
             assert_eq!(node.get(id).await.spec.tags, set(["c"]));
         }

@@ -1,4 +1,4 @@
-//! Time: only the database's clock counts, to the millisecond.
+//! Time: the store uses only the database's clock, and is exact to the millisecond.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Claim tokens: a write with any token but the current one changes nothing.
+//! Claim tokens: only settlements and reports with the token of the current claim change a job.
 
 use super::prelude::*;
 

@@ -20,8 +20,8 @@ fn about(queue: &str) -> Wakeup {
     Wakeup::queue(name(queue))
 }
 
-/// Sends `wakeup` until every stream in `to` has received it. Sends it repeatedly, because a
-/// coordinator may lose a wakeup. Fails the case if a stream receives a different wakeup.
+/// Sends `wakeup` until every stream in `to` has received it. Sends the wakeup repeatedly, because
+/// a coordinator may lose wakeups. Fails the case if a stream receives a different wakeup.
 async fn deliver(from: &dyn ClusterCoordinator, wakeup: &Wakeup, to: &mut [WakeupStream]) {
     for stream in to {
         let came = until(stream, || from.notify(wakeup.clone()), |_| true).await;
@@ -85,7 +85,7 @@ fn tasks() -> usize {
         .num_alive_tasks()
 }
 
-/// Connects a coordinator. If this fails, every other case would fail too.
+/// Connects a coordinator. If this case fails, every other case would fail too.
 pub(crate) static SETUP: Case<Transport> = Case {
     group: "setup",
     name: "a_coordinator_can_connect",
@@ -226,12 +226,13 @@ cases! {
                 ends[own].notify(sent(own)).await;
                 ends[other].notify(sent(other)).await;
             };
-            // Ignores the wakeups that a client sent in an earlier round of this loop.
+            // Ignores echoes, and the wakeups without a node that the loop sent in an earlier
+            // round.
             let from_a_node =
                 |came: &Wakeup| came.source.is_some() && !came.is_echo_of(ids[own]);
             let came = until(stream, both, from_a_node).await;
             assert_eq!(came, sent(other), "a wakeup that is not an echo comes from the other");
-            // A client is not a node: its wakeups are never an echo.
+            // A client is not a node, so its wakeups are never echoes. They must reach all streams.
             reach(&*ends[own], &about("videos"), std::slice::from_mut(stream)).await;
         }
     }

@@ -98,11 +98,11 @@ impl fmt::Debug for CoordinatorFactory {
 
 /// The conformance suite for coordinators.
 ///
-/// The powers that the suite is given must match the coordinator:
+/// The powers that the suite is given must match the powers of the coordinator and its fixture:
 /// - A coordinator that delivers no wakeups has no powers.
 /// - Every other coordinator has [`Power::Delivery`].
-/// - It also has [`Power::Outage`] if its fixture can interrupt the transport. A coordinator within
-///   one process has no transport to interrupt.
+/// - A coordinator also has [`Power::Outage`] if its fixture can interrupt the transport. This is
+///   not the case for a coordinator within one process.
 ///
 /// ```no_run
 /// use ratchet_conformance::{CoordinatorFactory, CoordinatorSuite, Power, Provision};
@@ -184,8 +184,8 @@ pub struct Transport {
 
 impl Transport {
     async fn new(fixture: Box<dyn CoordinatorFixture>, powers: &[Power]) -> Result<Self, BoxError> {
-        // If only the fixture had the power, the suite would ignore the cases that need the power.
-        // If only the suite listed it, these cases would fail.
+        // If only the fixture had the power, the suite would ignore the cases that need it. If only
+        // the suite listed the power, these cases would fail.
         if fixture.outage().is_some() != powers.contains(&Power::Outage) {
             fixture.teardown().await;
             return Err("the powers of the suite and of the fixture differ in Outage".into());

@@ -13,8 +13,8 @@ use super::Outage;
 /// A TCP proxy that simulates network failures between a client and a server. A test connects to
 /// the proxy's [`address`](Self::address) instead of the server's address.
 ///
-/// As an [`Outage`], the proxy closes all its connections and every new connection, or lets them
-/// carry no data. It can also [silence](Self::silence) only its current connections, or [lose one
+/// As an [`Outage`], the proxy can [cut](Outage::cut) or [freeze](Outage::freeze) all current and
+/// new connections. It can also [silence](Self::silence) only its current connections, or [lose one
 /// answer](Self::lose_answer) of the server.
 ///
 /// ```no_run
@@ -237,7 +237,8 @@ impl Connection {
         let mut network = self.network.clone();
         let began = self.began;
         let end = tokio::select! {
-            // Polls the state of the network first, so that nothing is carried after a change.
+            // Polls the state of the network first, so that no data passes after a cut or a
+            // silence.
             biased;
             changed = network.wait_for(|network| end_of(began, *network).is_some()) => {
                 changed.ok().and_then(|network| end_of(began, *network)).unwrap_or(End::Closed)
@@ -265,8 +266,9 @@ impl Connection {
                     if request.is_empty() {
                         return Ok(End::Closed);
                     }
-                    // The client may have sent this after the network changed. This task may have
-                    // been woken for another reason, and may not have seen the change yet.
+                    // The client may have sent this request after a cut or a silence, and `run` may
+                    // not have polled the new state of the network yet. So the state is checked
+                    // again here.
                     if let Some(end) = end_of(self.began, *self.network.borrow()) {
                         return Ok(end);
                     }

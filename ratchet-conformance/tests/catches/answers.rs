@@ -136,7 +136,7 @@ impl Sabotaged {
         Ok((some.len() == limit).then_some(some))
     }
 
-    /// Returns the report of a sabotaged pass about lost claims.
+    /// Returns the lost claims as the sabotaged reclaim pass reports them.
     pub(crate) async fn recounted(
         &self,
         request: &ReclaimRequest,

@@ -22,7 +22,7 @@ impl Sabotaged {
         Ok(self.inner.get(&[job], Detail::Whole).await?.remove(0))
     }
 
-    /// Returns the current token of the job of `token`, which may be an older one.
+    /// Returns the token of a job's current claim. `token` is the token of any claim of the job.
     async fn present(&self, token: ClaimToken) -> Result<ClaimToken> {
         let job = self.find(token.job).await?;
         Ok(job.map_or(token, |job| Claim::of(&job).token))

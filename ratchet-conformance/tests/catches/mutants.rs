@@ -303,7 +303,7 @@ impl Sabotaged {
         self.inner.list(&filter, page).await.map(Some)
     }
 
-    /// Returns the page's items and all later ones, in its order.
+    /// Returns the items from the beginning of the page on, in the order of the page.
     pub(crate) fn page_of<T>(
         mut all: Vec<T>,
         page: &PageRequest,

@@ -369,7 +369,7 @@ impl Store for Sabotaged {
     }
 }
 
-/// Delivers only the wakeups of one handle, but claims to deliver those of all.
+/// Delivers only the wakeups of one handle, but claims to deliver the wakeups of all handles.
 #[derive(Debug, Default)]
 struct Overstating(InProcessCoordinator);
 

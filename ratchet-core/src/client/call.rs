@@ -20,8 +20,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// How much longer the deadline of a client without a node is than the store's own, so that the
-    /// store's error arrives first.
+    /// Margin by which the deadline of a client without a node exceeds the store's own deadline. So
+    /// the timeout error of the store arrives first.
     const LAST_WORDS: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(store: SharedStore, deadline: Duration) -> Self {

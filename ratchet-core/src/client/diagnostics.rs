@@ -3,7 +3,8 @@ use crate::error::Result;
 use crate::model::Finding;
 
 impl Client {
-    /// Returns the findings of the store about its database. `None` if the store cannot inspect it.
+    /// Returns the findings of the store about its database. Returns `None` if the store cannot
+    /// inspect its database.
     ///
     /// # Errors
     /// A failure of the store.

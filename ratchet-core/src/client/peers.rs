@@ -34,7 +34,7 @@ struct State {
     old: Duration,
     /// The peer to consider next, so that the peers take turns.
     next: usize,
-    /// The same for peers that do not run jobs of a route.
+    /// The peer to consider next when a peer is chosen that does not run the jobs of a route.
     next_without: usize,
 }
 
@@ -73,8 +73,8 @@ struct PeerPool {
 }
 
 impl Peer {
-    /// Returns the index of the pool that runs jobs of a route. `None` if the node does not run
-    /// them.
+    /// Returns the index of the pool that runs jobs of a route. Returns `None` if the node does not
+    /// run such jobs.
     fn pool(&self, route: &Route) -> Option<usize> {
         let takes = |one: &PeerPool| one.pool.takes(route);
         let place = self.pools.iter().position(takes);

@@ -9,8 +9,8 @@ use crate::name::Name;
 use crate::route::Route;
 
 /// Wakes the loops of a node from within its process: its pollers, the loop that fires recurring
-/// definitions, and the loops that look for due and for committed jobs. A wakeup that arrives while a loop is busy is
-/// kept for it; several are merged into one.
+/// definitions, and the loops that look for due and for committed jobs. If a loop is busy, the
+/// queue keeps the wakeup until the loop is free, and merges several wakeups into one.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
     pollers: Vec<Poller>,

@@ -84,8 +84,8 @@ impl Client {
         }
     }
 
-    /// Sends a beacon of this node, which leads for this long, or has resigned if `leads_for` is
-    /// zero.
+    /// Sends a beacon with which this node announces that it leads for `leads_for` more. A
+    /// `leads_for` of zero announces that it has resigned.
     pub(crate) async fn send_beacon(&self, leader: NodeId, leads_for: Duration) {
         let beacon = Wakeup::beacon(leader, leads_for);
         self.notify(beacon, Self::NOTIFY).await;
@@ -102,7 +102,8 @@ impl Client {
         let reaches_all = self.0.coordinator.reaches_all_nodes();
         let needs_one = reaches_all && due.iter().any(|(_, all)| !all);
         if needs_one && self.0.peers.begin_read_if_old() {
-            // The read goes on if it takes longer: wakeups do not wait for a slow database.
+            // If the read takes longer than the timeout, it continues in the background, because
+            // wakeups must not wait for a slow database.
             let read = tokio::spawn(self.clone().read_peers());
             if !self.0.peers.are_known() {
                 let _ = tokio::time::timeout(Self::NOTIFY, read).await;
@@ -206,11 +207,12 @@ impl Client {
     }
 
     /// Sends hints about permits that jobs of these routes released. For each route, one other node
-    /// that runs jobs of the route receives a hint; if `others_too` is set, also one that does not.
+    /// that runs jobs of the route receives a hint. If `others_too` is set, one node that does not
+    /// run such jobs receives a hint too.
     ///
-    /// If the nodes are not known, or none of them is meant, no hint is sent: the leader finds the
-    /// jobs that wait for a permit. If wakeups do not reach all nodes, all that they reach receive
-    /// the hint: those that poll the queue of a route, or with `others_too` those of any queue.
+    /// If the nodes are not known, or no known node fits, sends no hint: the leader finds the jobs
+    /// that wait for a permit. If wakeups do not reach all nodes, sends the hint to all nodes that
+    /// poll the queue of a route, or with `others_too` to the nodes of any queue.
     pub(crate) async fn hint_permits(
         &self,
         routes: &HashSet<Route>,

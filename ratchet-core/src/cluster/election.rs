@@ -306,9 +306,10 @@ impl Election {
             let age = self.timings.heartbeat / 10;
             let holder = readings.holder(&self.store, self.leadership.lock(), age);
             let holder = within(age.min(self.timings.renew_timeout), "list_locks", holder).await;
-            // If the lock may be free, it is read again, because a decision needs a new reading.
-            // The same if the shared reading is slow or fails: it uses a connection for jobs, and
-            // jobs that use all of these connections must not delay a takeover.
+            // If the lock may be free, it is read again below, because a decision needs a new
+            // reading. It is also read again if the shared reading is slow or fails. The shared
+            // reading uses a connection for jobs, and jobs that use all of these connections must
+            // not delay a takeover.
             let holder = holder.ok().flatten();
             if let Some(holder) = holder.filter(|holder| holder.owner != *owner) {
                 return Ok(Some(self.note_rival(holder)));

@@ -23,7 +23,8 @@ pub struct InProcessCoordinator {
 }
 
 impl InProcessCoordinator {
-    /// How many wakeups a subscriber may lag. Beyond that it receives one wakeup about any queue.
+    /// Maximum number of unread wakeups of a subscriber. If there are more, the subscriber receives
+    /// one wakeup for all queues instead.
     const CAPACITY: usize = 1_024;
 
     /// Creates a transport without subscribers.

@@ -55,7 +55,7 @@ pub struct Wakeup {
     /// The queue that has work. `None` means any queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Name>,
-    /// The node that sent the wakeup, which lets this node ignore its own wakeups.
+    /// The node that sent the wakeup. So this node can ignore its own wakeups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<NodeId>,
     /// The only node that should poll. `None` means every node. A wakeup that a node addresses to
@@ -63,8 +63,8 @@ pub struct Wakeup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<NodeId>,
     /// How much longer the sender trusts that it leads the cluster's maintenance, in milliseconds,
-    /// counted from when it sent the wakeup. 0 if it has just resigned. `None` if the wakeup does
-    /// not say. The sender addresses such a wakeup to itself, so that it wakes no node.
+    /// counted from when it sent the wakeup. 0 if it has just resigned. `None` if the wakeup is no
+    /// [beacon](Self::beacon). The sender addresses a beacon to itself, so that it wakes no node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_for_ms: Option<u32>,
 }

@@ -11,12 +11,12 @@ use crate::name::Name;
 use crate::store::{HeldLock, LockInfo, SharedStore};
 use crate::time;
 
-/// The most locks that one call reads. Few clusters have as many roles, and a larger page could read
-/// many locks of applications, which may follow in the order of names.
+/// Maximum number of locks that one call reads. Few clusters have more roles. With a larger page, a
+/// call could read many locks of applications, whose names may follow those of the roles.
 const PAGE: usize = 500;
 
-/// Returns the locks of all roles in the order of their names. `list` reads the next page: up to so
-/// many locks with names after this one.
+/// Returns the locks of all roles in the order of their names. `list` reads the next page: it gets
+/// a name and a limit, and returns up to that number of locks with greater names.
 ///
 /// # Errors
 /// A failure of `list`.

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::error::SettingProblem;
 
-/// The name of the setting `heartbeat` in error messages. The other names follow.
+/// The names of the settings in error messages.
 const HEARTBEAT: &str = "leader_timings.heartbeat";
 const RENEW: &str = "leader_timings.renew_timeout";
 const FENCE: &str = "leader_timings.fence_timeout";

@@ -33,15 +33,17 @@ impl Common {
         }
     }
 
-    /// Returns a pause of about `wait`: [aligned](Self::aligned), or with jitter.
+    /// Returns a pause of about `wait`. If the pause cannot be [aligned](Self::aligned), adds
+    /// jitter.
     pub(super) fn pause(&self, wait: Duration) -> Duration {
         let jitter = || wait.mul_f64(1.0 + JITTER * (2.0 * self.random() - 1.0));
         self.aligned(wait).unwrap_or_else(jitter)
     }
 
-    /// Returns a pause of at most `wait` that ends at a multiple of the idle interval, if there is
-    /// one in this time. So all loops call the database at about the same time, and it can rest in
-    /// between. `None` for a pause of less than half of the interval, or without an idle interval.
+    /// Returns a pause of at most `wait` that ends at a multiple of the idle interval, if `wait` is
+    /// long enough to reach one. So all loops call the database at about the same time, and the
+    /// database can rest in between. Returns `None` for a pause of less than half of the interval,
+    /// or without an idle interval.
     pub(super) fn aligned(&self, wait: Duration) -> Option<Duration> {
         let interval = self.config.idle_interval?;
         let spent = self.built.elapsed().as_secs_f64() % interval.as_secs_f64();

@@ -51,7 +51,8 @@ pub(super) struct Shared {
     pub(super) profile: NodeProfile,
     /// The rate limit of each limited kind, keyed by the kind and by each of its aliases.
     pub(super) limits: Arc<BTreeMap<Name, Arc<Counted>>>,
-    /// The node id in the wakeups of this node, by which the node recognizes its own wakeups.
+    /// The sender id in the wakeups that this node sends. The node uses it to recognize its own
+    /// wakeups.
     pub(super) source: NodeId,
     /// Wakes the pollers of the pools.
     pub(super) wake_queue: Arc<WakeQueue>,
@@ -179,8 +180,8 @@ fn default_label(id: NodeId) -> Name {
     }
 }
 
-/// Connects each rate limit with the limiter that counts its starts. Returns the limits by kind and
-/// by alias.
+/// Creates the limiter of each rate limit. Returns the limits, keyed by kind and by each alias of
+/// the kind.
 fn counted(
     limits: BTreeMap<Name, Limit>,
     registry: &Registry,

@@ -1,4 +1,5 @@
-//! The totals of a node since it was built, for its heartbeats and its program.
+//! The totals of a node since it was built. Its heartbeats report some of them, and its program can
+//! read others.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

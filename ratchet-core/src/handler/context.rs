@@ -48,7 +48,7 @@ use crate::trace::TraceContext;
 pub struct JobContext {
     parts: Arc<ContextParts>,
     /// A function that returns the state types that the job type declares. `None` if this context
-    /// was not passed to a body, but to a tower layer for example.
+    /// does not belong to a body, for example in a tower layer.
     requires: Option<fn() -> Requires>,
 }
 
@@ -123,11 +123,11 @@ impl JobContext {
         self.parts.claim.run_at
     }
 
-    /// Returns the slot of the recurring definition for which this job was created. `None` for
-    /// every other job, including a job that was
-    /// [triggered](crate::client::RecurringClient::trigger).
+    /// Returns the slot for which this job was created: one of the times in the schedule of a
+    /// recurring definition. `None` if the job was not created for a slot, for example because it
+    /// was [triggered](crate::client::RecurringClient::trigger).
     ///
-    /// Unlike [`run_at`](Self::run_at), the slot stays the same through all attempts.
+    /// Unlike [`run_at`](Self::run_at), the slot is the same in all attempts.
     #[must_use]
     pub fn slot(&self) -> Option<Timestamp> {
         self.job_id().slot()
@@ -192,7 +192,8 @@ impl JobContext {
     pub async fn enqueue(&self, job: NewJob) -> Result<Enqueued> {
         #[cfg(not(feature = "otel"))]
         let trace = self.trace().cloned();
-        // If this job has a trace, the span of its body belongs to that trace.
+        // The current span is the span of this body. If this job has a trace, that span is part of
+        // it.
         #[cfg(feature = "otel")]
         let trace = TraceContext::current().or_else(|| self.trace().cloned());
         let job = match trace {

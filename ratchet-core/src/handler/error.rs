@@ -33,8 +33,8 @@ pub type JobResult<T = ()> = Result<T, JobError>;
 /// # assert!(charge(7).is_ok());
 /// ```
 ///
-/// `JobError` does not implement [`std::error::Error`]. Otherwise Rust would not allow a conversion
-/// from every type that implements this trait.
+/// `JobError` does not implement [`std::error::Error`]. If it did, the conversion from every error
+/// type would conflict with the conversion of `JobError` into itself.
 pub struct JobError {
     verdict: Verdict,
     message: String,

@@ -155,7 +155,7 @@ impl JobResponse {
 ///
 /// A layer may also return an error of any other type. Such an error counts as a failed attempt,
 /// unless it wraps a `ServiceError`. In that case, the verdict of the wrapped error applies. To
-/// choose another verdict, a layer returns a `JobError` of its own, such as
+/// choose another verdict, a layer creates a `ServiceError` from a `JobError`, for example with
 /// `JobError::snooze(…).into()`.
 ///
 /// ```
@@ -247,7 +247,7 @@ type Answer = BoxFuture<'static, Result<JobResponse, ServiceError>>;
 /// ```
 pub struct JobService(Box<dyn Inside>);
 
-/// The object-safe interface of the service in a [`JobService`].
+/// The object-safe interface of the service that a [`JobService`] contains.
 trait Inside: Send {
     fn another(&self) -> JobService;
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ServiceError>>;
@@ -461,8 +461,8 @@ impl Stacks {
     }
 }
 
-/// Clones the service for one job. The lock ensures that only one thread at a time uses the
-/// service, so the service need not be `Sync`.
+/// Clones the service for one job. The mutex is needed because services need not be `Sync`, but
+/// several threads may clone the service.
 fn another(stack: &Mutex<JobService>) -> JobService {
     let stack: MutexGuard<'_, JobService> =
         stack.lock().unwrap_or_else(|broken| broken.into_inner());

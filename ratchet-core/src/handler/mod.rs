@@ -61,8 +61,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// under [`KIND`](Self::KIND).
     ///
     /// The builder rejects a node if two job types use the same name, or if one type uses a name
-    /// twice. During a deploy, nodes of the old release do not claim jobs with the new name. Nodes
-    /// of the new release run them.
+    /// twice. During a deploy, only nodes of the new release run jobs with the new name.
     ///
     /// ```
     /// # use ratchet::{Job, JobContext, JobResult};
@@ -78,13 +77,13 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
 
     /// The version of the payload's format, at least 1. It is stored with each job.
     ///
-    /// Increase the version when the format changes so that stored payloads no longer decode. If
-    /// you change [`KIND`](Self::KIND), continue to count from the present version.
+    /// Increase the version if you change the format in such a way that stored payloads no longer
+    /// decode. If you change [`KIND`](Self::KIND), do not reset the version to 1.
     ///
     /// Before a job with an older payload runs, [`upcast`](Self::upcast) converts the payload. A
     /// job with a newer payload comes from a node of a later release, and only such a node can run
-    /// it. Other nodes snooze the job, for a second at first and for up to a minute later. Snoozing
-    /// uses no attempt and never fails the job.
+    /// it. Other nodes snooze the job: for one second at first, and later for up to one minute.
+    /// Snoozing uses no attempt and never fails the job.
     const VERSION: u32 = 1;
 
     /// The type of the result of a successful body. A result may have up to 64 KiB of JSON. It is
@@ -98,7 +97,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     /// its claim is valid.
     ///
     /// If the body panics or returns an `Err`, the attempt failed, and the retry policy decides
-    /// whether another one follows. Errors that [`JobError::snooze`], [`JobError::discard`] or
+    /// whether another attempt follows. Errors that [`JobError::snooze`], [`JobError::discard`] or
     /// [`JobError::cancel`] created have other effects.
     ///
     /// # Cancel safety

@@ -37,8 +37,9 @@ impl ParentJob {
     /// Returns the result of the parent.
     ///
     /// # Errors
-    /// Returns an [`InvalidInput`] if the result does not decode into a `T`. Also fails if there is
-    /// no result, because the parent did not succeed, returned `null`, or has been purged.
+    /// Returns an [`InvalidInput`] if the result does not decode into a `T`. Also returns an
+    /// [`InvalidInput`] if there is no result: the parent did not succeed, returned `null`, or has
+    /// been purged.
     pub fn result<T: DeserializeOwned>(&self) -> Result<T, InvalidInput> {
         let result = self.record.as_ref().and_then(|job| job.result.as_ref());
         let nothing = || InvalidInput::new("result", format!("of {} is not available", self.id));

@@ -56,15 +56,15 @@ impl<J: Job> Handler for Typed<J> {
         let job: J = decode(payload, version)?;
         Ok(Box::pin(async move {
             let output = job.run(context.of::<J>()).await?;
-            // Another attempt would return the same output.
+            // Discards the job, because another attempt would probably return the same output.
             let result = Json::encode("result", &output).map_err(JobError::discard)?;
             Ok(Some(result).filter(|json| !json.is_null()))
         }))
     }
 }
 
-/// Decodes a payload that has this version of the format. An older payload is upcast first. If the
-/// payload does not decode, returns the reason as the error.
+/// Decodes a payload. `version` is the version of its format. An older payload is upcast first. If
+/// the payload does not decode, returns the reason as the error.
 pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> {
     let no_such = |error| format!("the payload is not a {}: {}", J::KIND, misfit(&error));
     if version > J::VERSION {
@@ -188,8 +188,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns the state types that handlers require and that `state` lacks. Each has the kind that
-    /// requires it.
+    /// Returns the state types that handlers require but that `state` lacks. Each type is returned
+    /// with the kind that requires it.
     pub(crate) fn missing_state(&self, state: &StateMap) -> Vec<(Name, &'static str)> {
         let once = self
             .handlers

@@ -53,7 +53,7 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
-    /// Returns whether the limiter counts starts in the store, so that the store must support rate
+    /// Returns whether the limiter counts starts in the store. If so, the store must support rate
     /// limits.
     pub(crate) const fn needs_store(&self) -> bool {
         matches!(self, Self::Strict | Self::Hybrid)
@@ -110,8 +110,8 @@ impl<J: Job> RateLimit<J> {
         self
     }
 
-    /// Counts jobs that have a key on each node separately, and jobs without a key in the database.
-    /// See [`HybridLimiter`].
+    /// Counts jobs with a key separately on each node, and jobs without a key in the database. See
+    /// [`HybridLimiter`].
     pub fn hybrid(mut self) -> Self {
         self.strategy = Strategy::Hybrid;
         self
@@ -206,8 +206,8 @@ impl Counted {
     }
 
     /// Returns the key under which a job with this payload counts. `version` is the version of the
-    /// payload's format. `None` if the payload does not decode. Such a job fails for the same
-    /// reason in its handler.
+    /// payload's format. `None` if a key is needed but the payload does not decode. The handler
+    /// then reports the same problem, so the limiter need not.
     pub(crate) fn key(&self, payload: &Json, version: u32) -> Option<RateKey> {
         let kind = self.kind.clone();
         let Some(key_of) = &self.key_of else {

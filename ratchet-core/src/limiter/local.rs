@@ -108,8 +108,8 @@ impl fmt::Debug for LocalLimiter {
 impl RateLimiter for LocalLimiter {
     async fn take(&self, key: &RateKey, rate: &Rate) -> Result<RateAnswer> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        // The clock is read under the lock, so that the counted starts are in the order of their
-        // times.
+        // Reads the clock while holding the lock. Otherwise a start with an earlier time could be
+        // counted after a start with a later time.
         let now = time::duration_micros(time::monotonic().saturating_duration_since(self.began));
         counts.take(key, rate, now)
     }

@@ -1,9 +1,9 @@
-//! Rate limits: how many bodies of a kind begin per interval.
+//! Rate limits, which cap how many bodies of a kind begin per interval.
 //!
 //! A [`RateLimit`] has a rate and a limiter, which counts the starts. A [`LocalLimiter`] counts on
 //! each node separately, and a [`StrictLimiter`] counts in the database for the whole cluster. A
-//! [`HybridLimiter`] uses one or the other, depending on the key. You can also implement your own
-//! [`RateLimiter`], which has one method.
+//! [`HybridLimiter`] counts the global key of each kind in the database, and all other keys on each
+//! node separately. You can also implement your own [`RateLimiter`], which has one method.
 
 mod hybrid;
 mod key;

@@ -56,14 +56,14 @@ pub enum Ask {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {
-    /// The links that are decided now: the child, the position among the child's links, and the
-    /// decision.
+    /// The links that this step decides. Each entry has the child, the position of the link among
+    /// the child's links, and the decision.
     pub links: Vec<(JobId, u32, LinkState)>,
     /// Blocked jobs that become `Cancelled` now. Like every job that ends, each releases its unique
     /// key and leaves its lane.
     pub cancelled: Vec<JobId>,
-    /// Blocked jobs that become `Pending` now. The due time of each job is its old due time or the
-    /// current time, whichever is later.
+    /// Blocked jobs that become `Pending` now. Set the due time of each job to its old due time or
+    /// the current time, whichever is later.
     pub released: Vec<JobId>,
     /// Batches that have ended now.
     pub ended: Vec<BatchId>,
@@ -133,8 +133,8 @@ impl Cascade {
     }
 
     /// Adds a job that has ended. Also call this method for a parent that had ended before its
-    /// child was stored. Adding a job again has no effect, because several children may have the
-    /// same parent.
+    /// child was stored. If the job was already added, the call has no effect. So the caller may
+    /// add a parent once for each of its children.
     pub fn ended(&mut self, job: EndedJob) {
         debug_assert!(job.state.is_terminal(), "{job:?}");
         if self.ends.contains_key(&job.job) {

@@ -9,7 +9,7 @@ use crate::model::{After, Enqueued, NewJob, Parent};
 
 /// Returns the parents of each new job of an enqueue. `answers` has the store's answer for each of
 /// the `jobs`, and `new` has the indexes of the new jobs. If a parent is a duplicate, the result
-/// has the stored job that it duplicates.
+/// has the original, stored job in its place.
 ///
 /// # Errors
 /// Returns an [`InvalidInput`] for `parent` if, after this replacement, jobs wait for each other in
@@ -45,7 +45,7 @@ pub(super) fn resolve(
 
 /// Refuses an enqueue in which jobs wait for themselves or for each other, directly or through
 /// their batches. Such jobs could never run. Also refuses a chain of more than [`MAX_GENERATIONS`]
-/// jobs that wait one after the other.
+/// jobs and batches, in which each member waits for the previous member.
 pub(crate) fn refuse_cycles(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     if jobs.iter().all(|job| job.spec().after.is_empty()) {
         return Ok(());
@@ -73,7 +73,8 @@ impl Graph {
     }
 
     fn refuse_cycles(mut self) -> Result<(), InvalidInput> {
-        // A parent outside of this enqueue waits for no job of the enqueue.
+        // Ignores parents outside of this enqueue. They wait for no job of this enqueue, so they
+        // cannot be part of a cycle.
         let known: BTreeSet<Parent> = self.0.keys().copied().collect();
         let mut waiting: BTreeMap<Parent, Vec<Parent>> = BTreeMap::new();
         for (child, parents) in &mut self.0 {
@@ -115,8 +116,8 @@ impl Graph {
     }
 
     /// Returns a job or batch that is part of a cycle. `None` if the graph is empty. The caller
-    /// must have removed all entries that wait for nothing. So a graph that is not empty has a
-    /// cycle.
+    /// must have removed all entries that wait for no other entry. Then every remaining entry waits
+    /// for another one, so the graph is either empty or has a cycle.
     fn on_a_cycle(&self) -> Option<Parent> {
         let mut at = *self.0.keys().next()?;
         let mut seen = BTreeSet::new();

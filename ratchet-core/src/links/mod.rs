@@ -1,8 +1,9 @@
 //! Decides how ended jobs affect the jobs that wait for them. The code is pure, without I/O.
 //!
-//! Only [`Cascade`] decides links. A store passes the jobs that ended in a call to the cascade, and
-//! performs each step that the cascade returns. It commits these changes in the transaction in
-//! which the jobs ended. [`NewLinks`] collects the links of the jobs of an enqueue.
+//! Only [`Cascade`] decides whether the condition of a link is met. A store passes the jobs that
+//! ended in a call to the cascade, and performs each step that the cascade returns. It commits
+//! these changes in the transaction in which the jobs ended. [`NewLinks`] collects the links of the
+//! jobs of an enqueue.
 
 mod cascade;
 mod graph;

@@ -14,8 +14,8 @@ use crate::model::{After, Enqueued, NewJob, Parent, SignalWait};
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct NewLinks<'a> {
-    /// The new jobs that wait for other jobs or for batches. Each has its parents and conditions,
-    /// in the order of its links.
+    /// The new jobs that wait for other jobs or for batches. Each entry has the id of the job, and
+    /// the parents and conditions of its links, in the order of the links.
     pub after: Vec<(JobId, Vec<After>)>,
     /// The new jobs that wait for a signal, each with this signal.
     pub signals: Vec<(JobId, &'a SignalWait)>,
@@ -30,7 +30,7 @@ pub struct NewLinks<'a> {
 impl<'a> NewLinks<'a> {
     /// Collects the links of an enqueue. `answers` has the store's answer for each of the `jobs`,
     /// and `new` has the indexes of the new jobs. If a parent is a duplicate, the result has the
-    /// stored job that it duplicates.
+    /// original, stored job in its place.
     ///
     /// # Errors
     /// Returns an [`InvalidInput`] for `parent` if, after this replacement, jobs wait for each
@@ -170,7 +170,7 @@ mod tests {
         assert!(links.is_parent(jobs[0].id()) && links.is_parent(stored));
         assert!(!links.is_parent(jobs[1].id()));
         assert_eq!(*links.stored_parents(), BTreeSet::from([stored]));
-        // If an earlier attempt of the same call stored the parent, it is not a new job.
+        // If an earlier attempt of the same call stored the parent, the parent is not a new job.
         let links = NewLinks::of(&jobs, &created(&jobs), &[1]).unwrap();
         let both = BTreeSet::from([stored, jobs[0].id()]);
         assert_eq!(*links.stored_parents(), both);

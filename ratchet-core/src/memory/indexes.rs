@@ -8,7 +8,7 @@ use crate::route::Route;
 use crate::state::JobState;
 use crate::time;
 
-/// The jobs by what calls search for.
+/// Indexes of the jobs, by the properties for which store calls search.
 #[derive(Clone, Default)]
 pub(super) struct Indexes {
     /// The pending jobs of each route and priority. The jobs of one priority are in claim order.
@@ -67,7 +67,7 @@ impl Indexes {
         }
     }
 
-    /// Removes a job from the indexes. The job must be as it was when it was added.
+    /// Removes a job from the indexes. The job must not have changed since it was added.
     pub(super) fn remove(&mut self, job: &JobRecord) {
         match job.state {
             JobState::Pending => {

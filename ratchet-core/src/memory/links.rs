@@ -39,8 +39,8 @@ impl Links {
         }
     }
 
-    /// Removes the links from a deleted job to its parents. The links from its children to it
-    /// remain.
+    /// Removes the links from a deleted job to its parents. The links from its children to the
+    /// deleted job remain.
     pub(super) fn forget(&mut self, job: &JobRecord) {
         for after in &job.spec.after {
             if let Some(children) = self.children.get_mut(&after.parent()) {
@@ -65,7 +65,8 @@ impl Tables {
     }
 
     /// Updates the jobs and batches that depend on jobs that ended in this call: decides links,
-    /// releases or cancels children, and counts batches. Every store call runs this at its end.
+    /// releases or cancels children, and counts ended jobs in their batches. Every store call calls
+    /// this method at its end.
     pub(super) fn follow_ends(&mut self, now: i64) {
         let mut cascade = Cascade::new();
         for id in std::mem::take(&mut self.links.ended) {

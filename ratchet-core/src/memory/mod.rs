@@ -97,7 +97,8 @@ impl MemoryStore {
             tables: Arc::default(),
             clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
-            // Contention occurs only if a test injects it, and the test expects the error.
+            // Contention occurs only if a test injects it. The test then expects the error, so the
+            // call must not be retried.
             policy: CallPolicy::default().retries(0),
             coordinator: InProcessCoordinator::of_only_process(),
         }

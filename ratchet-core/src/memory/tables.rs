@@ -13,7 +13,7 @@ use crate::store::StoredLock;
 #[derive(Clone, Default)]
 pub(super) struct Tables {
     jobs: BTreeMap<JobId, StoredJob>,
-    /// The ended claims of each job that has any.
+    /// The ended claims of each job. A job without ended claims has no entry.
     history: HashMap<JobId, Vec<Attempt>>,
     pub(super) indexes: Indexes,
     /// The first job that was enqueued with each idempotency key. Entries are never deleted.
@@ -67,8 +67,8 @@ impl Tables {
     }
 
     /// Applies `change` to a job, and updates the indexes, the unique key and the lane. If the job
-    /// ends, records it, so that the jobs that wait for it are updated. Returns `None` if the job
-    /// does not exist.
+    /// ends, records its end, so that the jobs that wait for this end are updated later in the
+    /// call. Returns `None` if the job does not exist.
     pub(super) fn change<T>(
         &mut self,
         id: JobId,
@@ -108,8 +108,8 @@ impl Tables {
         }
     }
 
-    /// Returns the ended jobs in the order of the times at which they ended, oldest first. Each has
-    /// this time in milliseconds since 1970.
+    /// Returns the ended jobs, each with the time at which it ended, in milliseconds since 1970.
+    /// The job that ended first comes first.
     pub(super) fn finished(&self) -> impl Iterator<Item = (i64, &StoredJob)> {
         let finished = self.indexes.finished.iter();
         finished.filter_map(|(at, id)| self.jobs.get(id).map(|row| (*at, row)))

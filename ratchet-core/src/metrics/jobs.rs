@@ -1,7 +1,8 @@
 //! Metrics of single jobs.
 //!
-//! Getting a metric's handle from the recorder costs more than counting. So each run of a node gets
-//! the handles of frequent metrics only once: at its start, or when a kind first occurs in a pool.
+//! Getting a metric's handle from the recorder takes longer than incrementing a counter. So each
+//! run of a node gets the handles of frequent metrics only once: at its start, or when a kind first
+//! occurs in a pool.
 
 use std::sync::OnceLock;
 use std::time::Duration;

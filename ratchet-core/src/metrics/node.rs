@@ -77,8 +77,7 @@ pub(crate) fn clock_skew(milliseconds: i64) {
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
 }
 
-/// Counts one case in which this node found the database in an earlier state, such as after a
-/// restore.
+/// Counts an event: this node found the database in an earlier state, such as after a restore.
 pub(crate) fn database_rewound() {
     DATABASE_REWINDS.counter([]).increment(1);
 }
@@ -89,8 +88,8 @@ pub(crate) fn clock_stepped(forward: bool) {
     CLOCK_STEPS.counter([direction.into()]).increment(1);
 }
 
-/// Counts one case in which the cluster declared this node dead although it was running.
-/// `displaced` is true if another node with the same label had replaced it.
+/// Counts an event: the cluster declared this node dead although it was running. `displaced` is
+/// true if another node with the same label had replaced it.
 pub(crate) fn taken_for_dead(displaced: bool) {
     let result = if displaced { "displaced" } else { "renewed" };
     TAKEN_FOR_DEAD.counter([result.into()]).increment(1);

@@ -5,8 +5,8 @@ use crate::state::JobState;
 /// every match, and is usually much smaller than the set of all jobs.
 ///
 /// In a busy system, nearly all jobs have succeeded. If a filter matches no succeeded jobs, a store
-/// can use an index of other jobs, which it needs for other statements anyway. So the cost does not
-/// grow with the number of succeeded jobs.
+/// can search an index that does not contain succeeded jobs. Stores need such indexes for other
+/// statements anyway. The cost of the search then does not grow with the number of succeeded jobs.
 ///
 /// ```
 /// use ratchet::JobState;
@@ -50,9 +50,9 @@ impl Among {
         }
     }
 
-    /// Returns how many jobs a store reads first to find `wanted` unfinished jobs, in the order of
-    /// the listing. If most jobs are unfinished, these jobs suffice, and the store need not read
-    /// its index of all unfinished jobs.
+    /// Returns how many jobs, in the order of the listing, a store reads first to find `wanted`
+    /// unfinished jobs. If most jobs are unfinished, the store finds enough among them, and need
+    /// not read its index of all unfinished jobs.
     #[must_use]
     pub const fn front(wanted: usize) -> usize {
         wanted.saturating_mul(4).saturating_add(1_000)

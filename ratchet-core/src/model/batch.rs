@@ -105,7 +105,8 @@ impl BatchRecord {
             .unwrap_or(100)
     }
 
-    /// Closes the batch. Returns `Already`, and changes nothing, if it is closed. `[batch.close]`
+    /// Closes the batch. If the batch is already closed, returns `Already` and changes nothing.
+    /// `[batch.close]`
     pub const fn close(&mut self) -> BatchClosed {
         if self.closed {
             return BatchClosed::Already;

@@ -1,4 +1,5 @@
-//! JSON documents with the version of their format, as which stores keep rows.
+//! Encodes and decodes the JSON documents that stores keep in rows. Each document contains the
+//! version of its format.
 
 use std::fmt::Display;
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::InvalidInput;
 use crate::json::Json;
 
-/// The version of all formats.
+/// The current version of every document format.
 const VERSION: u32 = 1;
 
 #[derive(Serialize)]
@@ -30,7 +31,7 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, InvalidInput>
     struct Version {
         v: u32,
     }
-    // The version is read first, because a later format may have other fields.
+    // Reads the version first, because a document of a later version may have other fields.
     let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     if v > VERSION {
         return Err(unreadable(&format_args!(

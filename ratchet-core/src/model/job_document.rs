@@ -48,7 +48,7 @@ struct Document {
     live: Live,
 }
 
-/// The fields that only a job that has not ended, or its store, needs.
+/// Fields that a store needs as long as the job is not archived. Archived jobs do not have them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Live {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,8 +132,8 @@ pub(super) fn encode(
     history: &[Attempt],
     live: Live,
 ) -> Result<String, InvalidInput> {
-    // Every field is listed, so that this code does not compile if a field is added and not handled
-    // here. The claim is in `live`.
+    // Lists every field, so that this code stops compiling when a field is added and not handled
+    // here. The ignored fields describe the claim, which `live` contains.
     let JobRecord {
         id,
         spec,
@@ -234,7 +234,7 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>, Live), Inva
     Ok((job, history.collect::<Result<_, _>>()?, document.live))
 }
 
-/// Reads the id of a node.
+/// Parses the id of a node.
 pub(super) fn node(text: Option<String>) -> Result<Option<NodeId>, InvalidInput> {
     let node = text.map(|node| node.parse().map_err(|error| unreadable(&error)));
     node.transpose()

@@ -1,4 +1,4 @@
-//! The document as which a store can keep a node.
+//! The JSON document in which a store can keep the record of a node.
 
 use std::time::Duration;
 

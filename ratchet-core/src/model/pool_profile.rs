@@ -6,9 +6,9 @@ use crate::route::{Route, Selection};
 /// The jobs that a pool of a node claims, and the number of its slots. A client uses profiles to
 /// choose the node to wake for a new job.
 ///
-/// Nodes of different versions read each other's profiles, as JSON in the nodes' rows. So fields
-/// may be added, but never renamed. If a node's list of profiles cannot be read, its pools count as
-/// unknown.
+/// The store keeps the profiles as JSON, and nodes of different versions read each other's
+/// profiles. So fields may be added, but never renamed. If a node's list of profiles cannot be
+/// read, its pools count as unknown.
 ///
 /// ```
 /// use ratchet::{Name, PoolProfile, Selection};

@@ -53,7 +53,8 @@ pub struct ReclaimRequest {
     pub max_crashes: u32,
     /// The maximum number of claims to reclaim in one pass; at least 1.
     pub limit: usize,
-    /// Whether a live node can lose claims because of their age or because it is silent.
+    /// Whether a live node can lose claims because the claims are too old or because the node is
+    /// silent.
     ///
     /// Pass `false` after an outage of the database or a step of its clock: ages and silence then
     /// prove nothing. The pass then reclaims only the claims of nodes that are recorded as dead or
@@ -180,15 +181,18 @@ impl ReclaimRequest {
     /// Computes the effect of reclaiming a lost claim.
     ///
     /// A claim without an owner belongs to a job whose crash budget was used up in an earlier pass.
-    /// This stays so, with the same crash count, even if this pass allows more crashes.
+    /// The budget stays used up and the crash count stays the same, even if this pass allows more
+    /// crashes.
     ///
     /// A loss can count as a crash only if [`ReclaimReason::is_crash`] returns true for `reason`.
     /// The first such loss of a job always counts. Later losses count only if the body had begun.
-    /// Before the engine runs a job with an earlier crash, it reports that the body begins. So a
-    /// body without a report cannot have crashed the node.
+    /// Before the engine runs the body of a job with an earlier crash, it reports that the body
+    /// begins. So without a report, the body did not begin, and the job cannot have crashed the
+    /// node.
     fn effect(&self, claim: &HeldClaim<'_>, reason: ReclaimReason) -> ReclaimEffect {
         let beyond_budget = |count| count > self.max_crashes;
-        // A job whose crash budget is used up only waits to be settled. Another loss is no crash.
+        // A job whose crash budget is used up does not run any more: it only waits to be settled.
+        // So another loss of its claim is not a crash.
         let given_up =
             matches!(claim.owner, Owner::Nobody) || claim.crash_count.is_none_or(beyond_budget);
         let before = claim.crash_count.unwrap_or(u32::MAX);
@@ -196,7 +200,8 @@ impl ReclaimRequest {
         let crashed = reason.is_crash() && !given_up && (begun || before == 0);
         let crash_count = before.saturating_add(crashed.into());
         let exhausted = given_up || beyond_budget(crash_count);
-        // An unreadable count stays unreadable, so no later pass could decide. The job ends now.
+        // No later pass could read an unreadable crash count either. So the job ends now, whatever
+        // the reason for the loss.
         let counts = reason.is_crash() || claim.crash_count.is_none();
         let state = if counts && exhausted {
             JobState::Running
@@ -259,8 +264,8 @@ pub struct HeldClaim<'a> {
 /// The owner of a claim.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
-    /// No owner. In an earlier pass, the job's crash budget was used up, and the node lost the
-    /// claim.
+    /// No owner. An earlier pass took the claim away from its node, because the job's crash budget
+    /// was used up.
     Nobody,
     /// A node of which the store has no readable record.
     Unknown {

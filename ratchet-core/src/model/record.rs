@@ -196,9 +196,9 @@ impl Attempt {
 pub enum AttemptOutcome {
     /// The body succeeded.
     Succeeded = 0,
-    /// The attempt failed, and the job was to be retried.
+    /// The attempt failed, and another attempt was scheduled.
     Retried = 1,
-    /// The attempt failed, and the job was not to be retried.
+    /// The attempt failed, and the job became a dead letter.
     Failed = 2,
     /// The body asked to be run again later.
     Snoozed = 3,

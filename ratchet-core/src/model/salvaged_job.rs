@@ -12,10 +12,10 @@ const UNREADABLE: &str = "unreadable";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SalvagedJob {
-    /// The job. Every field that cannot be read has its default. The problem is the last error of
-    /// the job, unless the job has another one.
+    /// The job. Every field that cannot be read has its default value. If the job has no last
+    /// error, `problem` is its last error.
     pub job: StoredJob,
-    /// The first problem.
+    /// The first problem that was found when the job was read.
     pub problem: InvalidInput,
     /// Whether the job can be shown. A job whose kind cannot be read is never returned by a read,
     /// but it can be deleted.
@@ -61,7 +61,8 @@ impl StoredJob {
         let decode = |fields: &Map<String, Value>| Self::decode(&json!(fields).to_string());
         let mut job = decode(&readable).ok()?;
         let mut can_be_shown = false;
-        // The states of the links mean nothing without the links.
+        // `links` has the states of the links in `after`. So the states are read only together with
+        // the links.
         let links = fields.remove("links");
         for (field, value) in fields {
             let mut more = readable.clone();
@@ -109,7 +110,7 @@ mod tests {
             if !salvaged.can_be_shown {
                 hidden.push(field.as_str());
             }
-            // What is read is all except the damaged field.
+            // All fields except the damaged one are read.
             let again = salvaged.job.encode().unwrap();
             let again: Map<String, Value> = serde_json::from_str(&again).unwrap();
             for (other, value) in document.iter().filter(|(other, _)| *other != field) {

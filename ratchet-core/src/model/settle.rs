@@ -184,8 +184,8 @@ impl Settlement {
     /// the whole batch.
     ///
     /// Stores need turns if they settle many jobs with one statement. Such a statement can end only
-    /// one claim per job. If a batch has several settlements of a job, earlier turns contain the
-    /// earlier ones.
+    /// one claim per job. If a batch has several settlements of a job, each is in a later turn than
+    /// the previous one.
     #[must_use]
     pub fn turns(batch: &[Self]) -> Vec<Vec<usize>> {
         let mut turns: Vec<Vec<usize>> = Vec::new();

@@ -93,7 +93,8 @@ fn usual_priority() -> u8 {
 
 impl SpecDocument {
     pub(super) fn of(spec: &JobSpec) -> Self {
-        // Every field is listed, so that a new field does not compile before it is handled here.
+        // Lists every field, so that this code stops compiling when a field is added and not
+        // handled here.
         let JobSpec {
             route,
             payload,

@@ -77,8 +77,8 @@ impl StoredJob {
         }
     }
 
-    /// Replaces the links of a new job, where [`NewLinks`](crate::links::NewLinks) has resolved
-    /// them. All of them are open.
+    /// Sets the links of a new job to the links that [`NewLinks`](crate::links::NewLinks) has
+    /// resolved. All links are open.
     pub fn link(&mut self, after: Vec<After>) {
         self.links = vec![LinkState::Open; after.len()];
         self.record.spec.after = after;
@@ -131,9 +131,10 @@ impl StoredJob {
         }
     }
 
-    /// Settles a claim of this job. Returns `Stale` if the claim has ended another way, and then
-    /// the job does not change. If the claim ends, also returns the entry for the history.
-    /// `[settle.fenced]` `[settle.repeat]` `[settle.effect]`
+    /// Settles a claim of this job. If this call ends the claim, also returns the entry for the
+    /// history. If the claim has already ended, the job does not change: the answer is `Applied` if
+    /// it was the claim that was settled last, and otherwise `Stale`. `[settle.fenced]`
+    /// `[settle.repeat]` `[settle.effect]`
     pub fn settle(&mut self, settlement: &Settlement, now: i64) -> (Fenced, Option<Attempt>) {
         let token = settlement.token;
         if !self.holds(token) {
@@ -158,8 +159,8 @@ impl StoredJob {
         (Fenced::Applied, Some(attempt))
     }
 
-    /// Stores a report of the body. Returns `Stale` if the node no longer holds the claim, and then
-    /// the job does not change.
+    /// Stores a report of the body. If the node no longer holds the claim, returns `Stale` and does
+    /// not change the job.
     pub fn report(&mut self, report: &Report, now: i64) -> Reported {
         if !self.holds(report.token) {
             return Reported::Stale;
@@ -198,7 +199,7 @@ impl StoredJob {
         }
     }
 
-    /// Takes the claim of a running job back, with this effect. If the claim ends, also returns the
+    /// Reclaims the claim of a running job, with this effect. If the claim ends, also returns the
     /// entry for the history.
     pub fn reclaim(&mut self, effect: ReclaimEffect, now: i64) -> (Reclaimed, Option<Attempt>) {
         let reclaimed = effect.reclaimed(self.token());
@@ -371,7 +372,7 @@ impl StoredJob {
         signal.is_some_and(|signal| signal.delivered.is_some())
     }
 
-    /// Returns the deadline of the job's signal. `None` if the job does not wait for one.
+    /// Returns the deadline of the job's signal. `None` if the job does not wait for a signal.
     #[must_use]
     pub fn signal_deadline(&self) -> Option<i64> {
         let signal = self.record.signal.as_ref();
@@ -379,7 +380,8 @@ impl StoredJob {
         Some(to_millis(deadline))
     }
 
-    /// Returns whether the job still waits for a signal, although its deadline has passed.
+    /// Returns whether the job still waits for a signal although the deadline of the wait has
+    /// passed.
     #[must_use]
     pub fn is_signal_overdue(&self, now: i64) -> bool {
         let deadline = self.signal_deadline();
@@ -413,7 +415,8 @@ impl StoredJob {
     /// # Errors
     /// Returns an [`InvalidInput`] if the document cannot be serialized.
     pub fn encode(&self) -> Result<String, InvalidInput> {
-        // Every field is listed, so that a new field does not compile before it is handled here.
+        // Lists every field, so that this code stops compiling when a field is added and not
+        // handled here.
         let Self {
             record,
             links,
@@ -504,7 +507,7 @@ impl StoredJob {
     }
 }
 
-/// Returns the record of a wait for the signal of a job that begins at `now`. `None` if the job
+/// Returns the record of a job's wait for its signal. The wait begins at `now`. `None` if the job
 /// waits for no signal.
 fn await_signal(spec: &JobSpec, now: i64) -> Option<SignalRecord> {
     let timeout = duration_millis(spec.signal.as_ref()?.timeout);

@@ -14,8 +14,9 @@ use crate::error::InvalidInput;
 const MAX_BYTES: usize = 256;
 
 /// The maximum number of matching days that a search for a slot examines. A matching day has no
-/// slot only if the clock skips the time of day, which happens at most once a year. Calendars
-/// repeat after 400 years.
+/// slot only if the clock skips the time of day, which happens at most once a year. So 400 matching
+/// days without a slot cover at least 400 years. Calendars repeat after 400 years, so no later day
+/// has a slot either.
 const MOST_DAYS: usize = 400;
 
 /// A cron expression, and the time zone whose wall clock the expression refers to.

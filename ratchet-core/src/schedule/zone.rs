@@ -93,8 +93,8 @@ impl Zone {
     ) -> Option<i64> {
         for _ in 0..MOST_STRETCHES {
             let stretch = self.stretch(from);
-            // The clock may have been set back before the match. So the next stretches may have a
-            // match, even if this one has none.
+            // The search continues even if this stretch has no match: if the clock is set back at
+            // its end, the next stretch shows earlier times, which may match.
             let found = next_match(from + stretch.offset).map(|time| time - stretch.offset);
             let Some(end) = stretch.end else {
                 return found;
@@ -102,8 +102,8 @@ impl Zone {
             if let Some(at) = found.filter(|at| *at < end) {
                 return Some(at);
             }
-            // From `end` on, the clock shows no match before `next`, so stretches without a match
-            // are skipped.
+            // From `end` on, `next` is the first matching time that the clock can show. So the
+            // search skips all stretches that end before the clock can show `next`.
             let next = next_match(end - MOST_OFFSET)?;
             from = end.max(next - MOST_OFFSET);
         }

@@ -1,4 +1,4 @@
-//! Layers around stores, which change some of their calls.
+//! Layers: decorators that change some of the calls of a store.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -33,8 +33,8 @@ macro_rules! layer {
         /// implementation overrides the method.
         ///
         /// [`Layered`] turns the layer into a store. Each method has the name and the contract of a
-        /// method of one of the store's parts. The layered store has an optional part if the inner
-        /// store has the part.
+        /// method of one of the store's parts. The layered store has an optional part only if the
+        /// inner store has this part.
         ///
         /// A call of a provided method of a part, such as [`JobStore::act`], is passed on as one
         /// call. That method calls other methods, such as [`JobStore::select`], on the inner store

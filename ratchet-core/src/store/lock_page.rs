@@ -52,7 +52,8 @@ impl LockPage {
         let mut read = 0;
         for (name, lock) in rows.into_iter().take(wanted) {
             read += 1;
-            // The next read cannot begin after a name that is not text.
+            // If the name of the last row is not text, the next read cannot begin after it. The
+            // page then ends.
             self.over = name.is_none();
             self.behind = name.unwrap_or_default();
             match lock {

@@ -93,9 +93,9 @@ pub trait LockStore: Debug + Send + Sync {
 /// result is `stored`, the previous expiry, limited to the range from `now + ttl` to
 /// `now + 2 * ttl`. All values are in milliseconds.
 ///
-/// Within these limits, a renewal never makes the expiry earlier. So a renewal with an earlier
-/// `now`, which is delayed and takes effect after a later renewal, does not shorten the lock. This
-/// works for renewals that are late by less than `ttl`.
+/// Within these limits, a renewal never makes the expiry earlier. This matters if a renewal is
+/// delayed and takes effect after a renewal with a later `now`: the delayed renewal does not
+/// shorten the lock, provided that it is less than `ttl` late.
 ///
 /// The upper limit is for a clock that stepped back: without the limit, a lock whose expiry was
 /// stored before the step would stay held for too long.

@@ -7,7 +7,7 @@
 //!
 //! Every method documents its contract as clauses with stable ids in brackets, such as
 //! `[claim.order]`. The conformance suite has at least one case per clause, and no case without a
-//! clause. MUST, SHOULD and MAY have their usual meaning.
+//! clause. MUST, SHOULD and MAY have the meaning of RFC 2119.
 //!
 //! These clauses hold for every method of every trait:
 //!

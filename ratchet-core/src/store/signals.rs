@@ -9,8 +9,8 @@ use crate::model::{Delivered, Signal};
 /// Delivers signals: external events that jobs wait for.
 ///
 /// A job waits for its signal from its enqueue on. Signals that were sent earlier do not count. A
-/// store without this part never receives a job that waits for a signal, because the door refuses
-/// such jobs.
+/// store without this part never receives a job that waits for a signal, because the
+/// [door](super::Checked) refuses such jobs.
 ///
 /// # Contract
 /// - **[signal.wait]** A job that is stored with a signal to wait for is `Blocked`, and never

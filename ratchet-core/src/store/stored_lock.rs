@@ -238,7 +238,7 @@ mod tests {
         assert_eq!((holder.owner, holder.fence), (owner("a"), fence));
         assert_eq!(holder.remaining, Duration::from_millis(1));
         assert_eq!(lock, held);
-        // The owner acquires it again.
+        // The owner acquires the lock again.
         let again = lock.acquire(&owner("a"), 50, 1_049);
         assert_eq!(again, Acquired::Acquired { fence });
         assert_eq!(lock.expires_at, Some(1_099));

@@ -13,10 +13,10 @@ use crate::model::{Enqueued, NewJob};
 /// [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
     /// Stores jobs in the transaction that is open on this connection. The jobs exist once the
-    /// transaction commits. If wakeups are sent through the database, it sends
-    /// [`JobWakeups::of_created`] with the commit. The clauses of
-    /// [`JobStore::enqueue`](super::JobStore::enqueue) hold. The conformance suite cannot begin a
-    /// driver's transaction, so each store tests these clauses itself.
+    /// transaction commits. If the store sends wakeups through the database, the commit also sends
+    /// [`JobWakeups::of_created`]. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue)
+    /// hold. The conformance suite cannot begin a driver's transaction, so each store tests these
+    /// clauses itself.
     ///
     /// This method is not an `async fn`, because the connections of some drivers cannot move to
     /// another thread. A store for such a driver does the work before the method returns, and the

@@ -12,8 +12,8 @@ use crate::store::Changed;
 /// [`JobStore::enqueue`](super::JobStore::enqueue) creates links and adds jobs to batches. Every
 /// method that ends jobs decides the links on them. The rules are in
 /// [`links::Cascade`](crate::links::Cascade). This trait has the other calls for links and batches.
-/// A store without this part never receives a job with links or a batch, because the door refuses
-/// such jobs.
+/// A store without this part never receives a job with links or a batch, because the
+/// [door](super::Checked) refuses such jobs.
 ///
 /// # Contract
 /// - **[link.wait]** A job that is stored with links is `Blocked`, and never claimed, until all its

@@ -39,7 +39,7 @@ const UNFINISHED: [JobState; 4] = [
 /// | `unique_key = "cat.png"` | has this unique key |
 /// | `tag = "tenant:7"` | has this tag |
 /// | `priority = Priority::High` | has this stored priority |
-/// | `delayed = true` | is due later than its enqueue; with `false`, at once |
+/// | `delayed = true` | is due later than it was enqueued; with `false`, is due at once |
 /// | `state = JobState::Succeeded` | is in this state; by default, it has not ended |
 /// | `count = 2` | is one of exactly 2 matches; by default, at least one is expected |
 ///

@@ -150,7 +150,8 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
         .pass(2);
     let some = bulk.run_for(Duration::from_millis(1_500)).await.unwrap();
     assert_eq!((some.changed, bulk.is_complete()), (4, false));
-    // A new bulk action continues where the first one stopped, as one of another process would.
+    // A new bulk action continues where the first one stopped, as a bulk action in another process
+    // would.
     let rest = |_| Fault::None;
     let place = bulk.reached();
     assert!(place.is_some());

@@ -118,7 +118,8 @@ async fn a_client_that_was_there_before_the_nodes_soon_wakes_one_of_them() {
     let nodes: Vec<Started> = (0..10).map(start).collect();
     sleep(Duration::from_millis(1_100)).await;
     client.enqueue(job.another()).await.unwrap();
-    // The leader looks for due jobs a second after the job was settled.
+    // The leader searches for due jobs one second after the job was settled. Wait until this search
+    // is over.
     sleep(Duration::from_millis(1_500)).await;
     calls.take("claim_next_batch");
     world.ended(client.enqueue(job).await.unwrap().id()).await;
@@ -270,22 +271,23 @@ async fn a_node_that_is_woken_for_its_jobs_polls_no_more_often_for_that() {
     // The node has only one poller.
     let node = world.builder().system_concurrency(0).build().unwrap();
     let node = Started::new(node);
-    // The leader looks every second, so no job is enqueued while it looks.
+    // The leader searches for due jobs at the full seconds. This sleep ends halfway between two
+    // searches, so the first job is not enqueued during a search.
     sleep(Duration::from_millis(30_500)).await;
     let job = world.job("short", |_| async { Ok(()) });
     calls.take("claim_next_batch");
     for _ in 0..100 {
         node.node.enqueue(job.another()).await.unwrap();
-        // The pause is not a multiple of the interval of the leader's searches, which would find
-        // the job too.
+        // The leader's searches, which run every second, would find the job too. So the pause is
+        // not a multiple of their interval.
         sleep(Duration::from_millis(777)).await;
     }
     assert_eq!(calls.take("claim_next_batch"), 100);
     node.stop().await.unwrap();
 }
 
-/// The maximum number of calls in two idle minutes: of the whole cluster, and in addition of each
-/// node.
+/// The maximum number of calls in two idle minutes. Each entry has an operation, a number for the
+/// whole cluster, and a number that is added for each node.
 const IDLE: &[(&str, usize, usize)] = &[
     // Each of the two pools polls every 15 s.
     ("claim_next_batch", 0, 18),
@@ -297,7 +299,7 @@ const IDLE: &[(&str, usize, usize)] = &[
     ("reclaim", 28, 0),
     ("expire", 28, 0),
     ("renew", 42, 0),
-    // Every minute, since the leader's beacons arrive.
+    // Each candidate reads the lock only once a minute, because it receives the leader's beacons.
     ("inspect", 0, 2),
     // The leader every 30 s, and the others every minute.
     ("claim_due_recurring", 3, 3),
@@ -320,7 +322,8 @@ async fn what_an_idle_node_costs_does_not_grow_with_the_number_of_nodes() {
             let made = calls.remove(operation).unwrap_or(0);
             let bound = cluster + node * count;
             assert!(made <= bound, "{count} nodes: {made} calls of {operation}");
-            // Fewer calls mean that a loop has stopped, except on a single node, which rests.
+            // Fewer calls mean that a loop has stopped. A single node is an exception: it makes
+            // fewer calls while it is idle.
             let least = if count == 1 { 0 } else { bound / 2 };
             assert!(made >= least, "{count} nodes: {made} calls of {operation}");
         }

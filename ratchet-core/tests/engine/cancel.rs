@@ -35,7 +35,7 @@ async fn a_running_body_is_told_within_a_heartbeat_and_its_result_is_dropped() {
     world.until(id, |job| job.state == JobState::Running).await;
     #[expect(clippy::disallowed_methods, reason = "paused time")]
     let asked = Instant::now();
-    // The cancel request comes from another client, not from the node's own.
+    // The cancel request comes from another client, not from the client of the node.
     let client = Ratchet::client(std::sync::Arc::new(world.store.clone()));
     assert_eq!(
         client.cancel(id).await.unwrap(),

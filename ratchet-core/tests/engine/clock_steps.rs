@@ -18,7 +18,7 @@ const MILLI: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Returns a world whose database has a clock that runs and can be set, and that clock.
+/// Returns a world, and the clock of its database. The clock runs, and the test can set it.
 fn world() -> (World, ManualClock) {
     let clock = ManualClock::running(wall_clock());
     let mut world = World::new();
@@ -158,7 +158,8 @@ async fn after_a_step_the_wait_until_silence_counts_begins_anew() {
     }
 }
 
-/// Returns a job that reports every 40 s: less often than it takes to count a node as dead.
+/// Returns a job that reports every 40 s. This is longer than the time after which a silent node
+/// counts as dead.
 fn long(world: &World, name: &str, seconds: u32) -> NewJob {
     world.job(name, move |ctx| async move {
         for _ in 0..seconds / 40 {
@@ -225,8 +226,9 @@ async fn one_holds(world: &World) -> (JobId, Started, Started) {
     }
 }
 
-/// The longest time until a dead node's job is done by another node, on a steady clock: until the
-/// node counts as dead, a leader is elected, and that leader makes its next pass.
+/// The maximum time from the death of a node until its job is reclaimed, if the clock does not
+/// step. It is the sum of three times: until the node counts as dead, until a leader is elected,
+/// and until this leader makes its next pass.
 const RECOVERY: Duration = Duration::from_secs(15 + 15 + 6);
 
 #[tokio::test(start_paused = true)]

@@ -96,7 +96,8 @@ async fn a_beacon_keeps_a_candidate_from_trusting_a_clock_that_stepped() {
     let first = start(world.builder_on(store));
     sleep(SECOND).await;
     let second = world.start();
-    // The candidate last read the lock longer ago than the lock lasts.
+    // When this sleep ends, the candidate's last read of the lock is older than the TTL of the
+    // lock.
     sleep(50 * SECOND).await;
     away.store(true, Ordering::SeqCst);
     // Another server takes over, whose clock is ahead, and connections are lost.
@@ -139,7 +140,8 @@ async fn beacons_of_a_leader_that_cannot_renew_delay_no_takeover() {
         while *renewed.lock().unwrap() == before {
             sleep(Duration::from_millis(10)).await;
         }
-        // The leader sends a beacon until shortly before its next renewal.
+        // This sleep ends shortly before the leader's next renewal. Until then, the leader has sent
+        // beacons.
         sleep(SECOND * 5 / 2).await;
         let mut nodes = vec![second];
         if crashes {
@@ -266,7 +268,7 @@ async fn a_list_of_locks_that_hangs_delays_no_takeover() {
     let second = candidate(world.store.clone().with_faults({
         let hangs = Arc::clone(&hangs);
         move |operation| match operation {
-            // As if the jobs used all connections.
+            // Simulates jobs that use all connections.
             "list_locks" if hangs.load(Ordering::SeqCst) => Fault::Delay(60 * SECOND),
             _ => Fault::None,
         }
@@ -327,7 +329,7 @@ async fn a_node_at_rest_beats_seldom_and_hurries_when_it_claims() {
     intervals.sort();
     // The leader never uses the long idle interval.
     assert_eq!(intervals, [5 * SECOND, 30 * SECOND]);
-    // A third node joins; that does not hurry the others.
+    // A third node joins. The other nodes do not send heartbeats more often because of this.
     let third = world.start();
     sleep(36 * SECOND).await;
     let now = rows(&world).await;

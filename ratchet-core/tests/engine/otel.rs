@@ -14,7 +14,7 @@ use crate::kit::World;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The exporter of everything that one thread traces.
+/// Collects the spans of one thread, as an exporter receives them.
 struct Traces {
     exporter: InMemorySpanExporter,
     _provider: SdkTracerProvider,

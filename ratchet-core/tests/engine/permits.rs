@@ -18,7 +18,8 @@ use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Counts the running bodies, including those that are dropped.
+/// Counts the running bodies, and records the maximum. A body that is dropped no longer counts as
+/// running.
 #[derive(Clone, Default)]
 struct Gauge {
     now: Arc<AtomicUsize>,
@@ -185,8 +186,8 @@ impl Job for Other {
     }
 }
 
-/// Checks that two programs share one permit, although one of them, which runs on this many nodes,
-/// always has a job for it.
+/// Checks that two programs share one permit, although the busy program always has a job that needs
+/// this permit. The busy program runs on `nodes` nodes.
 async fn the_other_gets_its_turn(concurrency: usize, nodes: usize) {
     let world = World::new();
     let poll = Duration::from_secs(3_600);
@@ -203,7 +204,7 @@ async fn the_other_gets_its_turn(concurrency: usize, nodes: usize) {
     });
     let other = Ratchet::builder(Arc::new(world.store.clone())).register::<Other>();
     let other = Started::new(other.poll_interval(poll, poll).build().unwrap());
-    // By then, each program has seen the other.
+    // After this time, the nodes of each program know the nodes of the other program.
     sleep(Duration::from_secs(6)).await;
     for _ in 0..1_000 {
         world.enqueue(body.another().permit("api")).await;
@@ -295,7 +296,7 @@ async fn a_released_permit_wakes_at_most_two_other_nodes() {
             world
                 .ended(node.node.enqueue(job).await.unwrap().id())
                 .await;
-            // No node runs `Other` but one, so it has no other node of its program.
+            // Only one node runs `Other`, so this node has no other node of its program to wake.
             let job = Other.into_job().permit("api");
             world
                 .ended(other.node.enqueue(job).await.unwrap().id())

@@ -272,7 +272,7 @@ async fn a_body_that_blocks_its_thread_does_not_hold_the_node() {
     while !begun.load(Ordering::SeqCst) {
         sleep(Duration::from_millis(10)).await;
     }
-    // Were the node to wait for the body, this would never return.
+    // If the node waited for the body, `stop` would never return.
     node.stop().await.unwrap();
     assert_eq!(world.read(id).await.state, JobState::Running);
     drop(release);

@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The versions with which the upcast of [`Resize`] was called.
 static UPCASTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// Version 1 had no unit, version 2 had one, and version 3 calls it `pixels`.
+/// Version 1 had only a width, version 2 added the unit, and version 3 renamed `width` to `pixels`.
 #[derive(Deserialize, Serialize)]
 struct Resize {
     pixels: u32,

@@ -150,7 +150,8 @@ fn shown_in(expression: &str) -> &'static str {
     }
 }
 
-/// Checks that an expression uses a metric in a way that its kind allows, with labels that it has.
+/// Checks that an expression uses a metric in a way that the metric's kind allows, and only with
+/// labels that the metric has.
 fn check(title: &str, expression: &str, metric: &Metric) {
     let after: Vec<&str> = expression.split(metric.name).skip(1).collect();
     for rest in after {

@@ -1,5 +1,5 @@
-//! Checks which metrics are emitted: each metric of the catalog by some scenario, and no other
-//! metric by any. All scenarios run on the memory store under paused time.
+//! Checks that at least one scenario emits each metric of the catalog, and that no scenario emits
+//! any other metric. All scenarios run on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;
@@ -18,7 +18,7 @@ use ratchet_core::metrics::{CATALOG, SECONDS, SIZES};
 
 use recorder::Metrics;
 
-/// Declares a test for each scenario, and one for all of them together.
+/// Declares a test for each scenario, and a test that runs all scenarios together.
 macro_rules! scenarios {
     ($($module:ident::$name:ident,)*) => {
         $(

@@ -42,7 +42,7 @@ pub(crate) async fn calls_are_counted_by_operation_and_result(metrics: &Metrics)
     assert_eq!(results.map(of), [1.0, 1.0, 1.0, 1.0]);
     let took = metrics.values(STORE_CALL, &[("operation", "enqueue")]);
     assert_eq!(took, [0.0, 3.0, 10.0, 0.0]);
-    // There is one backoff for each attempt that was followed by another.
+    // There is one backoff for each attempt that was followed by another attempt.
     let waited = metrics.values(STORE_BACKOFF, &[("loop", "enqueue")]);
     assert_eq!(waited.len(), 2);
     let node = Started::new(world.builder_on(store).build().unwrap());
@@ -51,7 +51,8 @@ pub(crate) async fn calls_are_counted_by_operation_and_result(metrics: &Metrics)
     let claims = [("operation", "claim"), ("result", "read_only")];
     assert!(metrics.sum(STORE_CALLS, &claims) >= 2.0);
     assert!(metrics.values(STORE_BACKOFF, &[("loop", "poller")]).len() >= 2);
-    // The calls of the election count too, although it has its own deadlines.
+    // The store calls of the election count too, although the election sets its own deadlines for
+    // them.
     let acquire = [("operation", "acquire"), ("result", "ok")];
     assert!(metrics.sum(STORE_CALLS, &acquire) >= 1.0);
     node.stop().await.unwrap();

@@ -29,7 +29,8 @@ macro_rules! table {
 }
 
 static TABLE: &[Row] = table! {
-    // 2026-03-08 02:00 -05 becomes 03:00 -04; 2026-11-01 02:00 -04 becomes 01:00 -05.
+    // Clock changes: 2026-03-08 02:00 -05 becomes 03:00 -04; 2026-11-01 02:00 -04 becomes 01:00
+    // -05.
     in "America/New_York":
     "30 2 * * *" after "2026-03-07T12:00:00-05:00" gives
         "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
@@ -56,8 +57,8 @@ static TABLE: &[Row] = table! {
         "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-01T02:00:00-05:00";
     "30 1,13 * * *" after "2026-10-31T14:00:00-04:00" gives
         "2026-11-01T01:30:00-04:00" "2026-11-01T01:30:00-05:00" "2026-11-01T13:30:00-05:00";
-    // These expressions also have one time of day, in another notation. A field that begins with
-    // `*` would have several.
+    // These expressions also count as one time of day, although they use a range or a list. An
+    // expression with a field that begins with `*` does not.
     "30 2-2 * * *" after "2026-03-07T12:00:00-05:00" gives
         "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
     "30 2,2 * * *" after "2026-03-07T12:00:00-05:00" gives
@@ -68,7 +69,8 @@ static TABLE: &[Row] = table! {
         "2026-11-01T01:30:00-04:00" "2026-11-02T01:30:00-05:00";
     "*/60 1 * * *" after "2026-10-31T12:00:00-04:00" gives
         "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-02T01:00:00-05:00";
-    // 2026-03-29 01:00 +00 becomes 02:00 +01; 2026-10-25 02:00 +01 becomes 01:00 +00.
+    // Clock changes: 2026-03-29 01:00 +00 becomes 02:00 +01; 2026-10-25 02:00 +01 becomes 01:00
+    // +00.
     in "Europe/London":
     "30 1 * * *" after "2026-03-28T12:00:00+00:00" gives
         "2026-03-29T02:00:00+01:00" "2026-03-30T01:30:00+01:00";
@@ -220,8 +222,8 @@ proptest! {
         prop_assert!(days.values().all(|count| *count == 1));
     }
 
-    /// Checks that several times of day give exactly the moments at which the clock shows one of
-    /// them.
+    /// Checks that an expression with several times of day has a slot exactly whenever the clock
+    /// shows one of these times.
     #[test]
     fn several_times_of_day_come_whenever_the_clock_shows_them(
         zone in prop::sample::select(&ZONES[..]),

@@ -34,8 +34,8 @@ fn local(at: DateTime<Utc>, zone: &TimeZone) -> DateTime<FixedOffset> {
 
 use proptest::test_runner::Config as ProptestConfig;
 
-/// Returns `PROPTEST_CASES` cases, or `usual` if that is not set. `cargo xtask test --deep` sets
-/// it.
+/// Returns a configuration with `usual` cases. If the environment variable `PROPTEST_CASES` is set,
+/// as by `cargo xtask test --deep`, it sets the number of cases instead.
 fn cases(usual: u32) -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),

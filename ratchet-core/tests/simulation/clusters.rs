@@ -175,8 +175,8 @@ impl Simulation {
             }
             _ => {
                 let jobs: Vec<NewJob> = (0..self.random.usize(1..6)).map(|_| self.job()).collect();
-                // The same jobs are enqueued until the store responds. It recognizes jobs that it
-                // has already stored.
+                // Repeats the enqueue of the same jobs until the store responds. The store
+                // recognizes jobs that it has already stored.
                 loop {
                     match client.enqueue_all(&jobs).await {
                         Ok(answers) => {
@@ -310,7 +310,8 @@ impl Simulation {
         let mut known = std::collections::BTreeSet::new();
         let once = self.acknowledged.iter().filter(|id| known.insert(**id));
         let mut enqueued: Vec<&JobRecord> = once.map(|id| &self.seen[id]).collect();
-        // A job that was a duplicate at first may have been stored when the call was repeated.
+        // Sorts by the time of the enqueue: a job that was a duplicate at first may have been
+        // stored only when the call was repeated.
         enqueued.sort_by_key(|job| job.created_at);
         for job in enqueued {
             let (Some(lane), Some(end)) = (&job.spec.lane, job.finished_at) else {

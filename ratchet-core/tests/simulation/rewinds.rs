@@ -341,9 +341,9 @@ fn faulty(store: &MemoryStore, chaos: &Arc<AtomicBool>, seed: u64) -> MemoryStor
         match fault {
             0..20 => Fault::ErrorBeforeCommit,
             20..40 => Fault::ErrorAfterCommit,
-            // These calls may fail, but do not hang: a node whose heartbeats hang may be counted as
-            // dead, and so may any node if a delayed pass uses a state from before its last
-            // heartbeat.
+            // These calls may fail, but do not hang. If the heartbeats of a node hang, the node may
+            // be counted as dead. If a pass hangs, it may use a state from before the last
+            // heartbeat of a node, and count this node as dead.
             _ if ["heartbeat", "sweep_nodes", "reclaim"].contains(&operation) => Fault::None,
             40..80 => Fault::Delay(Duration::from_millis(random.u64(0..2_000))),
             80..90 => Fault::Delay(hang),

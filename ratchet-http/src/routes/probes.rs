@@ -1,5 +1,5 @@
-//! The probes for load balancers and process supervisors, answered to every client. They use what
-//! was read in the background. Only `/ready` waits for such a read, if the last one is old.
+//! The probes for load balancers and process supervisors, which every client may call. They use the
+//! results of background reads. Only `/ready` waits for such a read, if the last read is old.
 
 use axum::Json;
 use axum::extract::State;

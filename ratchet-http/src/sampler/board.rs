@@ -145,7 +145,8 @@ impl Board {
         }
     }
 
-    /// Forgets what was read in an earlier period of reads: it says nothing about now.
+    /// Begins a new period of reads after a time without reads. Forgets the earlier results that
+    /// are no longer valid.
     pub(super) fn begin(&mut self) {
         self.forget_due();
         self.nothing_runs = false;
@@ -192,8 +193,9 @@ impl Board {
         Some(view::Failures::new(at, jobs))
     }
 
-    /// Returns whether a recent read of the nodes and one of the due routes succeeded, or the reads
-    /// fail.
+    /// Returns whether [`fitness`](Self::fitness) is known. It is known if the nodes were read
+    /// recently and the due routes were read or could not be read. It is also known if
+    /// [`AWAY_AFTER`] reads of the nodes failed in a row.
     pub(super) fn is_fitness_known(&self) -> bool {
         let read = self.cluster.as_ref();
         let is_recent = read.is_some_and(|cluster| cluster.age() <= TRUSTED);

@@ -8,10 +8,10 @@
 //! - The newest jobs are read only while there are listeners.
 //!
 //! So an API that no client uses reads nothing. A client counts as reading for a minute after each
-//! request, and as asking for five minutes. Each kind of read has one loop, so
-//! it never runs twice at the same time. Requests use the results of the last reads. Only requests
-//! for the nodes, the overview and the readiness wait, for a short time, if the last read of the
-//! nodes is too old.
+//! request, and as asking for five minutes. Each kind of read has one loop, so two reads of one
+//! kind never run at the same time. Requests use the results of the last reads. Only requests for
+//! the nodes, the overview and the readiness wait, for a short time, if the last read of the nodes
+//! is too old.
 
 mod board;
 mod changes;
@@ -83,7 +83,7 @@ struct Pace {
     /// The interval while clients read.
     watched: Duration,
     /// The interval while clients only ask for the readiness, the metrics or the status. `None` if
-    /// nothing is read for that.
+    /// there are no reads of this kind for such requests.
     asked: Option<Duration>,
 }
 
@@ -531,7 +531,8 @@ impl Shared {
     }
 }
 
-/// Returns whether a demand of this time still lasts, if it lasts for `time` after a request.
+/// Returns whether less than `time` has passed since the request at `at`. Returns false if there
+/// was no request.
 fn lasts(at: Option<Instant>, time: Duration) -> bool {
     at.is_some_and(|at| time::monotonic() < at + time)
 }

@@ -52,12 +52,12 @@ pub struct Job {
     /// Id of the batch that the job belongs to. Null if the job belongs to no batch.
     pub batch: Option<String>,
     /// Unique key of the job. At most one unfinished job can have a given unique key. Null if the
-    /// job has none.
+    /// job has no unique key.
     pub unique_key: Option<String>,
     /// Idempotency key of the job. At most one job can ever have a given idempotency key. Null if
-    /// the job has none.
+    /// the job has no idempotency key.
     pub idempotency_key: Option<String>,
-    /// Capability that a node must have to run the job. Null if the job requires none.
+    /// Capability that a node must have to run the job. Null if the job requires no capability.
     pub capability: Option<String>,
     /// Name of the resource for which the job needs a permit to run. Null if the job needs no
     /// permit.
@@ -66,7 +66,8 @@ pub struct Job {
     pub recurring: Option<Origin>,
     /// Signal that the job waits for, or has waited for. Null if the job waits for no signal.
     pub signal: Option<Signal>,
-    /// Error message of the last failed attempt. Null if there is none.
+    /// Last error of the job, such as the error of its last failed attempt. Null if there is no
+    /// error. The action `retry` removes the error.
     pub last_error: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{self, World};
 
-/// Enqueues three jobs of one kind, of which one is paused, and two of another.
+/// Enqueues three jobs of one kind and two jobs of another kind. One of the three jobs is paused.
 async fn world() -> World {
     let world = World::new();
     let later = |kind: &str, n: u32| {

@@ -66,7 +66,7 @@ pub(crate) fn find() -> Result<PathBuf, String> {
         .ok_or_else(|| format!("no Chromium: {VARIABLE} is not set and none is on the PATH"))
 }
 
-/// A running browser with one page. It is killed when this is dropped.
+/// A running browser with one page. Dropping this value kills the browser.
 pub(crate) struct Browser {
     _process: Processes,
     _profile: TempDir,

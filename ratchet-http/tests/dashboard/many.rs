@@ -66,8 +66,8 @@ pub(crate) async fn matching(stage: &mut Stage) -> Result<()> {
     page.until(&format!("{LAMP} === 'failing'")).await?;
     page.key("Escape").await?;
     page.until("!document.querySelector('dialog')").await?;
-    // The failed count does not change the connection state, because the page does not depend on
-    // it.
+    // The failed count does not change the connection state, because the page does not need the
+    // count.
     page.until(&format!("{LAMP} === 'live'")).await?;
     // There are more jobs than the server counts.
     stage.visit("#/jobs?kind=many").await?;

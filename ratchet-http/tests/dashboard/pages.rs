@@ -89,7 +89,8 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
         asked(page, "/api/jobs?") == 0,
         "the overview page requested jobs"
     );
-    // An event updates the page when there is one more dead letter.
+    // When a job becomes a dead letter, the server sends an event, and the page adds the job to its
+    // list.
     let error = "the disk is gone".to_owned();
     let gone = client.enqueue(Broken { error }.into_job()).await?.id();
     page.until(&format!(
@@ -214,7 +215,8 @@ fn asked(page: &Page, what: &str) -> usize {
     requests.iter().filter(|url| url.contains(what)).count()
 }
 
-/// The graph is read once, and again only when a job in it changes its state.
+/// The job page requests the graph of jobs once. It requests the graph again only when a job in the
+/// graph changes its state.
 pub(crate) async fn lineage(stage: &mut Stage) -> Result<()> {
     let hour = Duration::from_secs(3_600);
     let flow = Workflow::new();
@@ -313,7 +315,7 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
         hash.contains("state=paused") && hash.contains("queue=odd"),
         "{hash}"
     );
-    // The URL alone determines what the page shows, so it can be opened elsewhere.
+    // The URL contains all settings of the page, so another visit to this URL shows the same jobs.
     stage.visit(&hash).await?;
     page.until(&rows(1)).await?;
     page.click("[data-state=paused]").await?;
@@ -325,7 +327,7 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
     page.until("location.hash.includes('tag=t0')").await
 }
 
-/// The error of an earlier attempt is not shown as the outcome of a job that succeeded.
+/// The page of a succeeded job does not show the error of an earlier attempt as the job's outcome.
 pub(crate) async fn earlier_error(stage: &mut Stage) -> Result<()> {
     stage.work().await?;
     let error = "the disk was full".to_owned();
@@ -348,7 +350,7 @@ pub(crate) async fn earlier_error(stage: &mut Stage) -> Result<()> {
         .await
 }
 
-/// The plot of depths marks the times at which jobs were not counted.
+/// The plot of queue depths marks the periods in which the server did not count jobs.
 pub(crate) async fn uncounted(stage: &mut Stage) -> Result<()> {
     stage.visit("#/nowhere").await?;
     let page = &stage.page;
@@ -375,10 +377,11 @@ pub(crate) async fn uncounted(stage: &mut Stage) -> Result<()> {
         "{depth}.querySelector('.void-text')?.textContent.includes('not counted')"
     ))
     .await?;
-    // A single point without neighbours is visible, as a dot.
+    // A single point without neighbours cannot be part of a line, so the plot shows the point as a
+    // dot.
     page.until(&format!("{depth}.querySelector('circle.dot.line-1')"))
         .await?;
-    // Lines whose values are always known have no marked gaps.
+    // The other plots have a value at every time, so they mark no such periods.
     ensure!(
         page.eval("document.querySelectorAll('.plot .void').length")
             .await?

@@ -1,5 +1,5 @@
-//! Takes the screenshots of the documentation. For a few minutes, three nodes run the jobs of a
-//! shop.
+//! Takes the screenshots for the documentation. Three nodes first run the jobs of an example shop
+//! for a few minutes.
 
 use std::env;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use crate::stage::Stage;
 
-/// The environment variable with the directory of the screenshots.
+/// The environment variable that names the directory for the screenshots.
 pub(crate) const DIRECTORY: &str = "RATCHET_DASHBOARD_PICTURES";
 /// How long the nodes run before the screenshots are taken.
 const OPEN: Duration = Duration::from_secs(290);
@@ -56,7 +56,7 @@ kinds! {
     Reindex "search.reindex" 400_000;
 }
 
-/// Runs for about this long. Some attempts fail, and some jobs become dead letters.
+/// Runs for about `millis` milliseconds. Some attempts fail, and some jobs become dead letters.
 async fn work(number: u64, millis: u64, ctx: &JobContext) -> JobResult<()> {
     let time = Duration::from_millis(millis / 2 + (number * 7919) % millis);
     if time > Duration::from_secs(60) {
@@ -157,7 +157,8 @@ pub(crate) async fn take(stage: &mut Stage) -> Result<()> {
                 .tag("tenant-12"),
         )
         .await?;
-    // Pending jobs are counted only while a client reads.
+    // The server counts pending jobs only while a client requests the counts, so open a page that
+    // requests them.
     stage.visit("#/overview").await?;
 
     let opened = monotonic();

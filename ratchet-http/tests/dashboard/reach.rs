@@ -1,4 +1,5 @@
-//! Accessibility: keyboard, phone, themes, read-only access, errors.
+//! Tests the access to the dashboard: by keyboard, on a phone, with each theme, with read-only
+//! access, and after errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,7 +135,8 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
         stage.visit(nowhere).await?;
         page.until_text("There is no such page").await?;
     }
-    // The page reports a lost race: the job was cancelled after the page had read it.
+    // A client cancels the job after the page has read it. The page then reports that the job
+    // cannot be paused.
     let job = stage
         .client
         .enqueue(echo().delay(Duration::from_secs(900)))
@@ -149,7 +151,8 @@ pub(crate) async fn problems(stage: &mut Stage) -> Result<()> {
         .await
 }
 
-/// With pages of at most two items, the dashboard still shows everything, and acts on all of it.
+/// The server returns pages of at most two items. The dashboard still shows all items, and its bulk
+/// actions apply to all of them.
 pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
     let job = furnish(stage).await?;
     for error in ["one", "two", "three"] {
@@ -172,8 +175,8 @@ pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
             "{place}: something cannot be read"
         );
     }
-    // The overview shows more dead letters than fit on a page, because the server reads them in the
-    // background, without the limit.
+    // The overview shows more dead letters than the page limit allows. The server reads them in the
+    // background, where the limit does not apply.
     stage.visit("#/overview").await?;
     page.until(
         "document.querySelectorAll('table[aria-label=\"Latest failures\"] tbody tr').length === 4",
@@ -187,7 +190,8 @@ pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
     page.click("[data-action=bulk-delete]").await?;
     page.confirm().await?;
     page.until_text("4 deleted").await?;
-    // The page reports that the name of an item cannot be part of a URL.
+    // The queue `..` cannot be part of a URL. If the user acts on this queue, the page reports
+    // this.
     stage.visit("#/queues").await?;
     page.click("tr[data-key='..'] [data-action=resume]").await?;
     page.until_text("This name cannot be part of a URL").await
@@ -215,7 +219,7 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
         page.until("document.activeElement.tagName === 'H1'")
             .await?;
     }
-    // The help dialog traps the focus, and restores it when closed.
+    // The focus stays inside the help dialog while the dialog is open.
     page.key_with("?", 8).await?;
     page.until("document.querySelector('dialog[open]')?.textContent.includes('go to the jobs')")
         .await?;
@@ -225,7 +229,7 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
     }
     page.key("Escape").await?;
     page.until("!document.querySelector('dialog')").await?;
-    // A job can be found, chosen, opened and paused without the mouse.
+    // The user can find, select, open and pause a job without the mouse.
     page.key("g").await?;
     page.key("j").await?;
     page.until("document.querySelectorAll('main tbody tr').length > 3")
@@ -264,7 +268,7 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
         page.eval("document.activeElement.dataset.action").await? == "pause",
         "the focus is lost"
     );
-    // Plots can be read with the keyboard and a screen reader.
+    // The user can read plots with the keyboard and with a screen reader.
     stage.visit("#/overview").await?;
     page.until("document.querySelector('.plot[aria-label*=\"finished: now\"]')")
         .await?;
@@ -350,7 +354,8 @@ pub(crate) async fn colours(stage: &mut Stage) -> Result<()> {
     page.until(&format!("{ground} === {dark}")).await
 }
 
-/// The page fits a node label of the maximum length without spaces. The node runs a job and leads.
+/// A node label of the maximum length, without spaces, fits into the pages. The node with this
+/// label runs a job and leads.
 pub(crate) async fn long_labels(stage: &mut Stage) -> Result<()> {
     let second = Duration::from_secs(1);
     let node = Ratchet::builder(Arc::clone(&stage.store))

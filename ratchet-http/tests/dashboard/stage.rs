@@ -1,4 +1,5 @@
-//! The environment of a case: a database, nodes, the API below a path, and a browser.
+//! The environment of a test case: a database, nodes, a browser, and a server of the API below a
+//! path.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The path of the API.
 const BELOW: &str = "/ops/ratchet";
 
-/// An authorizer that allows everything.
+/// An authorizer that allows every request.
 struct Anybody;
 
 #[async_trait]
@@ -61,8 +62,8 @@ struct Server {
     task: JoinHandle<()>,
 }
 
-/// Runs a case in a fresh environment. The case also fails if the console has errors, or if the
-/// page sent a request to another address than the API's.
+/// Runs a test case in a new environment. Fails if the case fails, if the browser's console has
+/// errors, or if the page sent a request to an address outside the API.
 pub(crate) fn run(store: &Store, body: Body) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -117,12 +118,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Starts a server of the API, and stops the one that runs at present.
+    /// Starts a server of the API. Stops the previous server first.
     pub(crate) async fn serve(&mut self, may: May) -> Result<()> {
         self.serve_within(may, Limits::default()).await
     }
 
-    /// Starts a server of the API with these limits, and stops the one that runs at present.
+    /// Starts a server of the API with these limits. Stops the previous server first.
     pub(crate) async fn serve_within(&mut self, may: May, limits: Limits) -> Result<()> {
         self.stop_serving().await?;
         let api = Api::builder(self.client.clone())
@@ -147,7 +148,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Stops the server: event streams end, and connections are closed.
+    /// Stops the server. This ends the event streams and closes the connections.
     pub(crate) async fn stop_serving(&mut self) -> Result<()> {
         if let Some(Server { api, stop, task }) = self.server.take() {
             api.close();
@@ -199,8 +200,8 @@ impl Stage {
         .await
     }
 
-    /// Fails if the console has errors, or if the page sent a request to another address than the
-    /// API's.
+    /// Fails if the browser's console has errors, or if the page sent a request to an address
+    /// outside the API.
     fn listen(&self) -> Result<()> {
         let complaints = self.page.complaints();
         ensure!(

@@ -1,4 +1,4 @@
-//! The databases that the cases run on.
+//! The databases on which the test cases run.
 
 use std::env;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ const POSTGRES: &str = "RATCHET_TEST_POSTGRES_URL";
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
     name: &'static str,
-    /// The variable with the URL of the server, and the URL if it is set; `None` if the store needs
-    /// no server.
+    /// The environment variable that contains the URL of the server, and its value if it is set.
+    /// `None` if the store needs no server.
     server: Option<(&'static str, Option<String>)>,
 }
 
@@ -40,7 +40,7 @@ impl Store {
         self.name
     }
 
-    /// Returns why the store is not available, or `None` if it is.
+    /// Returns the reason why the store is not available, or `None` if it is available.
     pub(crate) fn missing(&self) -> Option<String> {
         match &self.server {
             Some((variable, None)) => Some(format!("{variable} is not set")),

@@ -164,8 +164,8 @@ async fn a_node_that_was_displaced_does_not_lead_while_its_lease_lasts() {
     let displaced =
         |cluster: &Value| of(cluster, crashing.id().to_string()).unwrap()["status"] == "dead";
     let cluster = until(&router, "/cluster/nodes", displaced).await;
-    // The lease of the displaced node has not expired yet; otherwise the other node would hold the
-    // lock.
+    // The lease of the displaced node has not expired yet: the store still names this node as the
+    // leader.
     let client = again.client();
     assert_eq!(
         client.leaders(&[]).await.unwrap()[0].node,

@@ -197,7 +197,8 @@ async fn a_client_that_pauses_is_told_what_it_missed_and_one_that_stops_loses_it
     let lagged = client.hear("lagged").await;
     assert!(lagged["missed"].as_u64().unwrap() >= 20, "{lagged}");
     client.hear("tick").await;
-    // The client keeps its connection open and reads no more.
+    // The client keeps its connection open but no longer reads. After the write timeout, the server
+    // accepts another client.
     tokio::time::sleep(100 * SECOND).await;
     Client::connect(&router).await;
 }

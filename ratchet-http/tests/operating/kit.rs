@@ -1,4 +1,4 @@
-//! Helpers of the tests.
+//! Helpers for the tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use tower::ServiceExt;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// An authorizer that allows everything.
+/// An authorizer that allows every request.
 pub(crate) struct Anybody;
 
 #[async_trait::async_trait]
@@ -30,7 +30,7 @@ impl Authorizer for Anybody {
     }
 }
 
-/// A job that takes this many milliseconds, and then succeeds or fails as given.
+/// A job that takes `ms` milliseconds. It then fails if `fails` is true, and succeeds otherwise.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Nap {
     pub(crate) ms: u64,
@@ -50,7 +50,7 @@ impl Job for Nap {
     }
 }
 
-/// A store that can be made unreachable, and that counts its calls.
+/// A store that a test can make unreachable. It counts the calls of its operations.
 #[derive(Clone)]
 pub(crate) struct Flaky {
     pub(crate) store: MemoryStore,
@@ -87,12 +87,12 @@ impl Flaky {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    /// Returns how often jobs were counted.
+    /// Returns how often the API has counted the jobs.
     pub(crate) fn counts(&self) -> u64 {
         self.counts.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of calls.
+    /// Returns the number of calls to the store.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
@@ -112,7 +112,7 @@ impl Answer {
     }
 }
 
-/// Sends a request to a router.
+/// Sends a GET request to a router.
 pub(crate) async fn get(router: &Router, uri: &str) -> Answer {
     send(router, Request::get(uri).body(Body::empty()).unwrap()).await
 }
@@ -129,7 +129,7 @@ pub(crate) async fn send(router: &Router, request: Request<Body>) -> Answer {
     }
 }
 
-/// A running node with a handler for `Nap`, until it is stopped.
+/// A running node with a handler for `Nap`. Runs until a test stops it.
 pub(crate) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -149,12 +149,12 @@ impl Running {
         }
     }
 
-    /// Asks the node to drain.
+    /// Requests the node to drain.
     pub(crate) fn stop(&mut self) {
         self.stop.take();
     }
 
-    /// Waits until the node has left.
+    /// Stops the node, and waits until it has left the cluster.
     pub(crate) async fn left(mut self) {
         self.stop();
         self.task.await.unwrap();
@@ -173,7 +173,7 @@ pub(crate) fn build(builder: NodeBuilder) -> Node {
     builder.build().unwrap()
 }
 
-/// Waits until a GET returns this status.
+/// Waits until a GET request returns this status.
 pub(crate) async fn until_status(router: &Router, uri: &str, status: u16) -> Answer {
     let answered = async {
         loop {
@@ -189,7 +189,7 @@ pub(crate) async fn until_status(router: &Router, uri: &str, status: u16) -> Ans
         .unwrap_or_else(|_| panic!("{uri} did not return {status} in time"))
 }
 
-/// Waits until a GET returns JSON that satisfies the condition.
+/// Waits until a GET request returns JSON for which `wanted` returns true.
 pub(crate) async fn until(router: &Router, uri: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let answered = async {
         loop {

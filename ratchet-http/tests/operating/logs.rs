@@ -14,7 +14,7 @@ use tracing::subscriber::DefaultGuard;
 
 use crate::kit::{Anybody, Flaky, SECOND, get, send, until_status};
 
-/// Collects the log lines while it is installed as the subscriber.
+/// Collects log lines while it is installed as the `tracing` subscriber.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -29,7 +29,7 @@ impl Log {
         tracing::subscriber::set_default(subscriber)
     }
 
-    /// Returns the lines of this package, and clears the log.
+    /// Returns the collected lines of this package, and clears the log.
     fn take(&self) -> Vec<String> {
         let mut bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8(std::mem::take(&mut *bytes)).unwrap();

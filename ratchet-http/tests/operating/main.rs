@@ -1,4 +1,5 @@
-//! Tests of the interface for operators: probes, the cluster, live updates, metrics, serving.
+//! Tests of the endpoints for operators: probes, cluster, live updates, metrics, and the server
+//! itself.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod cluster;

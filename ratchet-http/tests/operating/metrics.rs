@@ -13,7 +13,7 @@ fn builder() -> ratchet_http::ApiBuilder {
     Api::builder(Ratchet::client(Arc::new(MemoryStore::new())))
 }
 
-/// An authorizer that refuses everything.
+/// An authorizer that refuses every request.
 struct Nobody;
 
 #[async_trait::async_trait]
@@ -25,8 +25,8 @@ impl Authorizer for Nobody {
 
 #[tokio::test]
 async fn what_a_node_counts_is_there_for_prometheus() {
-    // Other tests may run in the same process and then share this recorder, which keeps the metrics
-    // of all of them.
+    // The process has only one recorder. If other tests run in this process, the recorder also
+    // contains their metrics.
     let handle = prometheus::install().unwrap();
     assert!(prometheus::install().is_err(), "a process has one recorder");
     let node = node(MemoryStore::new(), "a");
@@ -109,7 +109,7 @@ async fn due_jobs_without_a_live_node_are_reported_alike_everywhere() {
         let gauge = gauge(&handle, "ratchet_nothing_runs");
         assert_eq!(gauge.as_deref(), Some(shown));
     };
-    // No job is due, so the missing node is no problem.
+    // No job is due, so the API reports no problem although no node runs.
     judged(false).await;
     client.pause_queue("paused").await.unwrap();
     let paused = client.enqueue(nap().queue("paused")).await;
@@ -119,7 +119,7 @@ async fn due_jobs_without_a_live_node_are_reported_alike_everywhere() {
     judged(false).await;
     client.enqueue(nap()).await.unwrap();
     judged(true).await;
-    // A program with `ready_while_stranded` stays ready.
+    // An API that was built with `ready_while_stranded` stays ready.
     let other = Api::builder(client.clone()).ready_while_stranded();
     let other = other.build().unwrap().router();
     until(&other, "/api/overview", |seen| seen["nothing_runs"] == true).await;

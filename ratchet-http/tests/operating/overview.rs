@@ -1,4 +1,4 @@
-//! `/api/overview` and the background reads for it.
+//! `/api/overview` and the background reads that provide its data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,8 @@ async fn what_runs_and_how_much_is_shown() {
         node.enqueue(nap(10, false)).await.unwrap();
         tokio::time::sleep(SECOND).await;
     }
-    // The rates cover only the last seconds, so read them before waiting for the next count.
+    // The rates cover only the last few seconds. So read them now, and wait for the next count of
+    // jobs later.
     let overview = get(&router, "/api/overview").await.json();
     let rate = overview["rates"]["finished_per_s"].as_f64().unwrap();
     assert!((rate - 1.0).abs() < 0.5, "{rate} of about one a second");
@@ -83,7 +84,8 @@ async fn what_is_late_or_stranded_is_shown() {
     assert_eq!(stranded.len(), 1, "{stranded:?}");
     assert_eq!(stranded[0]["queue"], "odd");
     assert_eq!(stranded[0]["kind"], "unknown");
-    // The job in the paused queue has been due for longer, but does not count here.
+    // The job in the paused queue has been due for longer, but `oldest_due_ms` ignores paused
+    // queues.
     let oldest = overview["oldest_due_ms"].as_u64().unwrap();
     assert!((90_000..150_000).contains(&oldest), "{oldest}");
     let late = |queues: &Value| queues["queues"][1]["overdue_ms"].as_u64() > Some(190_000);
@@ -109,7 +111,7 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
         assert_eq!(get(&router, "/ready").await.status, 200);
         tokio::time::sleep(10 * SECOND).await;
     }
-    // The nodes, the leaders and the clock are read every 5 s, the due routes every 10 s.
+    // The API reads the nodes, the leaders and the clock every 5 s, and the due routes every 10 s.
     let per_minute = store.calls();
     let bound = 12 * 3 + 6 + 4;
     assert!((30..=bound).contains(&per_minute), "{per_minute} calls");
@@ -134,7 +136,7 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
     );
     tokio::time::sleep(600 * SECOND).await;
     assert_eq!(store.counts(), after);
-    // After a time without clients, requests soon get the present state.
+    // If no client has sent requests for a while, the next requests soon get the current state.
     let client = Ratchet::client(Arc::new(store.store.clone()));
     client.enqueue(nap(1, false)).await.unwrap();
     let asked = ratchet_core::time::monotonic();

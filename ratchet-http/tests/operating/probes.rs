@@ -100,7 +100,8 @@ async fn a_database_that_is_lost_counts_soon_and_one_failure_does_not() {
     let quarter = Duration::from_millis(250);
     let mut before = 0;
     for step in 0..80 {
-        // The database is unreachable during one of the reads, which are 5 s apart.
+        // The API reads the database every 5 s. The database is unreachable during one of these
+        // reads.
         match step {
             18 => {
                 before = store.calls();
@@ -215,6 +216,6 @@ async fn the_own_words_of_a_standby_leader_end_with_its_lease() {
     let _running = Running::start(&node);
     until_status(&router, "/leader", 200).await;
     store.take_away(true);
-    // The node cannot renew its lease, so it ceases to lead before any other node can lead.
+    // The node cannot renew its lease. It stops leading before another node can acquire the lease.
     until_status(&router, "/leader", 503).await;
 }

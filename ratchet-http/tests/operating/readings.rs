@@ -1,4 +1,4 @@
-//! The background reads: how often they run, and what clients get in between.
+//! The background reads: how often they run, and which data clients get between two reads.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{Anybody, Nap, Running, SECOND, build, get, send, until};
 
-/// A store that delays some operations, and counts the calls of each.
+/// A store that delays some operations. It counts the calls of each operation.
 #[derive(Clone, Default)]
 struct Watched {
     slow: Arc<Mutex<BTreeMap<&'static str, Duration>>>,
@@ -23,7 +23,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Creates an API on such a store, and a client of the same store whose calls are not counted.
+    /// Creates an API on this store, and a client whose calls to the same store are not counted.
     fn api(&self) -> (Router, Client) {
         let store = MemoryStore::new();
         let watched = self.clone();
@@ -48,7 +48,7 @@ impl Watched {
     }
 }
 
-/// Sends a request every second, for this many seconds.
+/// Sends one request per second for this many seconds.
 async fn look(router: &Router, uri: &str, seconds: u32) {
     for _ in 0..seconds {
         assert_eq!(get(router, uri).await.status, 200);
@@ -72,20 +72,23 @@ async fn no_request_waits_for_a_count_and_a_repeated_one_starts_none_too_soon() 
     let counted = |answer: &Value| answer["counts_at"].is_string();
     until(&router, "/api/overview", counted).await;
     assert_eq!(watched.calls("queues"), 1);
-    // The pause is the maximum of 120 s, even if clients return after a quiet time.
+    // The pause between two counts is at most 120 s. Requests during this pause start no count,
+    // even after a time without requests.
     tokio::time::sleep(62 * SECOND).await;
     look(&router, "/api/queues", 50).await;
     assert_eq!(watched.calls("queues"), 1);
     client.enqueue(NewJob::new("k", &1)).await.unwrap();
     tokio::time::sleep(SECOND).await;
-    // The old count is returned at once, with its time; the new jobs appear after the next count.
+    // The API returns the old count at once, together with its time. The new job appears after the
+    // next count.
     let overview = get(&router, "/api/overview").await.json();
     assert_eq!(overview["counts"]["pending"], 1);
     let now = |overview: &Value| overview["counts"]["pending"] == 2;
     let asked = monotonic();
     until(&router, "/api/overview", now).await;
     assert_eq!(watched.calls("queues"), 2);
-    // Without the maximum, the pause of 50 times 4 s would end 80 s later.
+    // Without the maximum, the pause would be 50 times the duration of the count, 200 s. It would
+    // end about 80 s later.
     let waited = asked.elapsed();
     assert!(waited < 20 * SECOND, "{waited:?}");
 }
@@ -121,14 +124,15 @@ async fn a_pause_is_seen_by_what_is_due_however_long_the_counting_takes() {
     let asked = monotonic();
     let answer = until(&router, "/api/queues", paused).await;
     assert!(asked.elapsed() < 4 * SECOND);
-    // A queue that was created after the last count is known from its due routes.
+    // The queue `new` was created after the last count. The API knows the queue from the due
+    // routes.
     let new = queue(&answer, "new").unwrap();
     assert_eq!(
         (&new["paused"], &new["counts"]),
         (&json!(false), &Value::Null)
     );
-    // The due routes are no longer known. The response must show this, and not that no jobs are
-    // due.
+    // The API can no longer read the due routes. The response must show that they are unknown,
+    // instead of showing that no job is due.
     watched.slow("due_routes", 3_600 * SECOND);
     let unknown = |answer: &Value| answer["due_at"] == Value::Null;
     let answer = until(&router, "/api/queues", unknown).await;
@@ -138,13 +142,13 @@ async fn a_pause_is_seen_by_what_is_due_however_long_the_counting_takes() {
     );
 }
 
-/// Runs a node on the store of this client until it is stopped.
+/// Runs a node on the client's store until a test stops it.
 fn work(client: &Client) -> Running {
     let builder = Ratchet::builder(Arc::clone(client.store())).register::<Nap>();
     Running::start(&build(builder))
 }
 
-/// Creates this many dead letters, by running them.
+/// Enqueues this many jobs that fail. A running node turns them into dead letters.
 async fn fail(client: &Client, count: usize) {
     for _ in 0..count {
         let nap = Nap { ms: 1, fails: true };
@@ -167,13 +171,13 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let none = |overview: &Value| overview["failures"] == json!([]);
     let overview = until(&router, "/api/overview", none).await;
     assert!(overview["failures_at"].is_string());
-    // No job fails, so the dead letters are read again only at the long interval.
+    // No job fails, so the API reads the dead letters again only after the longer interval.
     look(&router, "/api/overview", 120).await;
     let calm = watched.calls("list");
     assert!((4..=5).contains(&calm), "{calm} times in two minutes");
 
     fail(&client, 10).await;
-    // Ten dead letters with the same error are one group.
+    // The API groups the ten dead letters, because they have the same error.
     let ten = |overview: &Value| overview["failures"][0]["count"] == 10;
     let began = monotonic();
     let overview = until(&router, "/api/overview", ten).await;

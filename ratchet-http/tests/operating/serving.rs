@@ -1,4 +1,4 @@
-//! `serve` and the guards of every request, over real connections.
+//! `serve` and the limits that apply to every request, over real connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use tokio::task::JoinHandle;
 
 use crate::kit::{Anybody, SECOND, get, send};
 
-/// An authorizer that never returns, so that requests hang until they time out.
+/// An authorizer that never answers, so that requests hang until they time out. Panics if the path
+/// ends with `locks`.
 struct Hangs;
 
 #[async_trait::async_trait]
@@ -52,7 +53,7 @@ async fn served(api: Api) -> Served {
     }
 }
 
-/// Sends bytes, and reads until the server closes the connection.
+/// Sends `request`, and then reads until the server closes the connection.
 async fn raw(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -61,7 +62,8 @@ async fn raw(address: SocketAddr, request: &str) -> String {
 
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
-    // If the server closes a connection with unread bytes, reading may fail with a reset.
+    // If the server closes a connection before it has read all bytes, the client's read may fail
+    // with a reset.
     let _ = tokio::time::timeout(30 * SECOND, stream.read_to_end(&mut text))
         .await
         .expect("the server closes the connection");
@@ -163,10 +165,10 @@ async fn probes_are_answered_for_any_host_and_for_none() {
 async fn slow_and_idle_clients_are_dropped() {
     let limits = Limits::default().header_timeout(Duration::from_millis(300));
     let served = served(builder().limits(limits).build().unwrap()).await;
-    // A head of which the rest never arrives.
+    // The client sends only the first part of a request head.
     let answer = raw(served.address, "GET /health HTTP/1.1\r\nHost: loc").await;
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // No head at all, and then no second head after a first request.
+    // The first client sends nothing. The second client sends one request and then nothing.
     assert_eq!(raw(served.address, "").await, "");
     let answer = raw(
         served.address,
@@ -200,7 +202,7 @@ async fn huge_bodies_are_refused_before_and_while_they_come() {
     let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}{chunk}");
     let answer = raw(served.address, &chunked).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-    // A head that is longer than the limit.
+    // The request head is longer than the limit.
     let header = format!(
         "GET /health HTTP/1.1\r\nX: {}\r\n\r\n",
         "x".repeat(1_000_000)
@@ -228,7 +230,8 @@ async fn a_client_that_does_not_read_is_dropped() {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     let request = "GET /api/jobs?limit=200 HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(400);
     let sends = async {
-        // The server stops reading when it cannot write, and then closes the connection.
+        // The client never reads the responses, so the server's writes block. The server then stops
+        // reading, and later closes the connection.
         loop {
             stream.write_all(request.as_bytes()).await?;
         }
@@ -237,7 +240,8 @@ async fn a_client_that_does_not_read_is_dropped() {
     assert!(sent.expect("the server closes the connection").is_err());
 }
 
-/// Opens a connection and keeps it open after its first response, if the process can open one more.
+/// Opens a connection and keeps it open after the first response. Fails if the process cannot open
+/// another connection.
 async fn keep_alive(address: SocketAddr) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     let request = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -246,7 +250,7 @@ async fn keep_alive(address: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads one response whose JSON body has no nested braces.
+/// Reads one response. Its JSON body must not contain nested objects.
 async fn answer(stream: &mut TcpStream) -> std::io::Result<String> {
     let mut text = String::new();
     while !text.ends_with('}') {
@@ -255,7 +259,7 @@ async fn answer(stream: &mut TcpStream) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Opens a connection and sends half a head.
+/// Opens a connection and sends only the first part of a request head.
 async fn half_open(address: SocketAddr) -> std::io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream
@@ -280,8 +284,8 @@ async fn connections_without_requests_do_not_starve_the_probes() {
             held.extend(half_open(served.address).await);
         }
         if held.len() <= most {
-            // The process has no more file descriptors, and the server has noticed it too. Free
-            // some for the probes.
+            // The process has no free file descriptors, so the server cannot accept further
+            // connections. Close some connections, so that the probes can connect.
             held.truncate(held.len() - 16);
         }
         for (path, status) in [("/health", "200"), ("/ready", "200"), ("/leader", "503")] {
@@ -289,7 +293,8 @@ async fn connections_without_requests_do_not_starve_the_probes() {
             let begin = format!("HTTP/1.1 {status}");
             assert!(answer.starts_with(&begin), "{path}: {answer}");
         }
-        // The connections that were idle longest were closed, so their number stays bounded.
+        // The server closed the connections that were idle for the longest time, so their number
+        // stays bounded.
         assert_eq!(rest(&mut held[0]).await, "");
     }
 }
@@ -309,7 +314,8 @@ async fn connections_in_use_are_not_closed_for_others() {
     for _ in 0..10 {
         held.push(keep_alive(served.address).await.unwrap());
     }
-    // The first connections were closed, the last ones are open, and the stream continues.
+    // The server closed the oldest idle connections. The newest connections are still open, and the
+    // event stream continues.
     assert_eq!(rest(&mut held[0]).await, "");
     let last = held.last_mut().unwrap();
     last.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -338,8 +344,8 @@ async fn long_heads_are_refused() {
     }
 }
 
-/// Stops the paused clock of a test until this is dropped: the runtime does not advance its clock
-/// while a blocking task runs.
+/// Stops the paused clock of a test until the returned sender is dropped. The runtime does not
+/// advance the paused clock while a blocking task runs.
 fn stopped_clock() -> std::sync::mpsc::Sender<()> {
     let (hold, held) = std::sync::mpsc::channel();
     tokio::task::spawn_blocking(move || held.recv());
@@ -348,7 +354,8 @@ fn stopped_clock() -> std::sync::mpsc::Sender<()> {
 
 #[tokio::test(start_paused = true)]
 async fn clients_of_a_proxy_are_told_apart() {
-    // With a stopped clock, no allowance is refilled between the requests.
+    // The limit for wrong passwords allows more attempts over time. With a stopped clock, it allows
+    // no more attempts between the requests.
     let _stopped = stopped_clock();
     for (proxies, other) in [(vec![[127, 0, 0, 1].into()], "401"), (vec![], "429")] {
         let token = Token::new("right").protect_reads(true);

@@ -1,4 +1,4 @@
-//! The fixture of both suites.
+//! The fixture that runs the conformance suite on a [`MapEngine`].
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ratchet_kv::{KvStore, testing};
 
 use super::MapEngine;
 
-/// Runs the suite on engines that `engine` creates.
+/// Runs the suite on engines that the function `engine` creates.
 pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode {
     let powers = [
         Power::Clock,
@@ -48,7 +48,7 @@ impl Maps {
     }
 }
 
-/// The maps are the database, so they remain.
+/// A restart loses no data, because the fixture keeps the maps.
 impl Restart for Maps {}
 
 #[async_trait]

@@ -15,12 +15,13 @@ use tokio::sync::OwnedMutexGuard;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An engine whose transactions read a snapshot. It has one writer at a time, or it is optimistic:
-/// then a commit fails if another transaction was committed since the beginning.
+/// An engine whose transactions read a snapshot. Either it allows one writer at a time, or it is
+/// optimistic. A commit of an optimistic engine fails if another transaction was committed after
+/// the snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct MapEngine {
     committed: Arc<Mutex<Committed>>,
-    /// Held by the transaction that may write. `None` if the engine is optimistic.
+    /// The lock of the transaction that may write. `None` if the engine is optimistic.
     writer: Option<Arc<tokio::sync::Mutex<()>>>,
     clock: ManualClock,
 }
@@ -28,7 +29,7 @@ pub(crate) struct MapEngine {
 #[derive(Debug, Default)]
 struct Committed {
     map: Map,
-    /// The number of commits.
+    /// The number of committed transactions.
     version: u64,
 }
 
@@ -52,7 +53,7 @@ impl MapEngine {
         }
     }
 
-    /// Creates an engine that finds conflicts at the commit.
+    /// Creates an optimistic engine, which detects conflicts at the commit.
     pub(crate) fn optimistic(clock: ManualClock) -> Self {
         Self {
             committed: Arc::default(),
@@ -94,7 +95,7 @@ impl Engine for MapEngine {
             now: self.clock.now_millis(),
             _writer: writer,
         };
-        // Others may commit between the snapshot and the commit, as on a real engine.
+        // Other transactions may now commit after the snapshot of this one, as on a real engine.
         tokio::task::yield_now().await;
         Ok(transaction)
     }

@@ -1,4 +1,5 @@
-//! A server without transactions: what it refuses, and with which errors.
+//! Tests on a server without transactions: which calls the store rejects there and with which
+//! errors, and what it stores without a transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +72,7 @@ pub(crate) async fn it_says_what_it_is(space: Arc<Space>) {
     );
     assert!(store.recurring().is_none() && store.archive().is_none());
     assert!(store.permits().is_none() && store.rates().is_some());
-    // Without a permit store, no resource can have a limit.
+    // A permit must name a resource with a limit. Without a permit store, no resource has a limit.
     let error = store.enqueue(&[job().permit("api")]).await.unwrap_err();
     assert_eq!(error.invalid_input().unwrap().field(), "permit");
 }
@@ -190,7 +191,7 @@ async fn refuse_for_good(space: &Space) {
     validate(space, doc! { "unique_key": { "$ne": "u" } }).await;
 }
 
-/// Makes the server refuse jobs that do not match.
+/// Makes the server reject jobs that do not match `validator`.
 async fn validate(space: &Space, validator: Document) {
     let change = doc! { "collMod": space.name("jobs"), "validator": validator };
     space.database.run_command(change).await.unwrap();
@@ -201,7 +202,8 @@ pub(crate) async fn a_job_that_another_stored_stays(space: Arc<Space>) {
     let fault = Fault::new(&space, &["insert"]).late(1_500);
     let store = fault.open(&space).await;
     refuse_for_good(&space).await;
-    // Stores the route, so that the delayed insert is that of the jobs.
+    // Stores the route of the jobs now. So the first insert that the fault delays is the insert of
+    // the jobs.
     let earlier = enqueue(&store, job()).await;
     let name = fault.name().to_owned();
     let fault = fault.set().await;
@@ -210,8 +212,8 @@ pub(crate) async fn a_job_that_another_stored_stays(space: Arc<Space>) {
         let batch = [job(), both.clone(), job().unique_key("u")];
         async move { store.enqueue(&batch).await }
     });
-    // The enqueue has read which jobs exist, and does not see that another call stores the second
-    // one.
+    // The delayed enqueue has already read which of its jobs exist. So it does not notice that
+    // another call now stores the job `both`.
     under_way(
         &space,
         &name,

@@ -83,7 +83,7 @@ pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
         .enqueue_in(&mut session, &[job().unique_key("u")])
         .await;
     assert_kind(&late.unwrap_err(), StoreErrorKind::Contention);
-    // The transaction is aborted, so the whole transaction is retried.
+    // The failed enqueue has aborted the transaction, so the application begins it again.
     session.start_transaction().await.unwrap();
     let again = store
         .enqueue_in(&mut session, &[job().unique_key("u")])
@@ -120,7 +120,7 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
     store.enqueue(&behind).await.unwrap();
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed.len(), 2);
-    // The transaction locks the next job of one lane.
+    // A transaction of the application locks the blocked job of the lane `held`.
     let (client, _) = application(&space).await;
     let mut session = begin(&space, &client).await;
     let jobs = session.client().database(space.database.name());
@@ -132,7 +132,8 @@ pub(crate) async fn a_lane_held_by_a_transaction_holds_up_no_other(space: Arc<Sp
         Settlement::new(job.claim.token, Outcome::Succeeded { result: None })
     };
     let done: Vec<Settlement> = claimed.iter().map(done).collect();
-    // Fails long before the deadline, so that the caller can settle the rest separately.
+    // The call fails long before its deadline, so that the caller has time to settle the claims
+    // separately.
     let contends = store.settle(&done).await.unwrap_err();
     assert_kind(&contends, StoreErrorKind::Contention);
     let free = store.get(&[behind[1].id()], Detail::Whole).await.unwrap()[0].clone();
@@ -162,7 +163,7 @@ pub(crate) async fn a_producer_that_stops_before_its_commit_holds_no_lane(space:
     assert_eq!(plain.settle(&done).await.unwrap(), [Fenced::Applied; 2]);
     let ended = plain.get(&[head], Detail::Whole).await.unwrap()[0].clone();
     assert_eq!(ended.unwrap().state, JobState::Succeeded);
-    // The producer retries and sees the lane as it is by now.
+    // The producer tries again, and now sees that the head of the lane has ended.
     let next = producing.await.unwrap().unwrap()[0].id();
     fault.lift().await;
     let next = plain.get(&[next], Detail::Whole).await.unwrap()[0].clone();
@@ -207,7 +208,7 @@ pub(crate) async fn what_is_refused_leaves_nothing_in_the_transaction(space: Arc
 }
 
 pub(crate) async fn what_fails_behind_the_first_write_cannot_be_committed(space: Arc<Space>) {
-    // The key is written, and the job's insert exceeds the deadline.
+    // The write of the key succeeds. The fault delays the insert of the job beyond the deadline.
     let fault = Fault::new(&space, &["insert"]).late(3_000).behind(1);
     enqueue(&open(&space).await, job()).await;
     let mut options = ClientOptions::parse(&space.url).await.unwrap();
@@ -227,7 +228,7 @@ pub(crate) async fn what_fails_behind_the_first_write_cannot_be_committed(space:
     assert_eq!(orders(&space).await, 1);
     let keys = space.of_majority("keys");
     assert_eq!(keys.count_documents(doc! {}).await.unwrap(), 0);
-    // The whole transaction is retried.
+    // The application repeats the whole transaction.
     session.start_transaction().await.unwrap();
     let enqueued = store.enqueue_in(&mut session, keyed).await.unwrap();
     assert_eq!(enqueued, [Enqueued::Created(keyed[0].id())]);
@@ -239,7 +240,8 @@ pub(crate) async fn a_session_that_can_have_no_transaction_is_misconfigured(spac
     let (client, store) = application(&space).await;
     let session = client.start_session().snapshot(true).await.unwrap();
     cannot_begin(&store, session, "snapshot").await;
-    // Without a transaction, the jobs would be stored at once.
+    // The write concern of this client allows no transactions. The store must reject the call,
+    // because it would store the jobs outside a transaction.
     let mut options = ClientOptions::parse(&space.url).await.unwrap();
     options.write_concern = Some(Acknowledgment::Nodes(0).into());
     let client = Client::with_options(options).unwrap();

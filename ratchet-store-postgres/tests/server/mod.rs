@@ -75,8 +75,8 @@ const EMPTY: &str = "
     $empty$;
     UPDATE {schema}.test_clock SET now_ms = 1790000000123, left_by = NULL";
 
-/// Creates the schema. `left_by` is the id of the run whose last test of the schema ended normally.
-/// It is NULL while a test uses the schema.
+/// Creates the schema. `left_by` is NULL while a test uses the schema. If the test ends normally,
+/// it sets `left_by` to the id of the test run.
 const CREATE: &str = "
     CREATE SCHEMA {schema};
     CREATE TABLE {schema}.test_clock (now_ms bigint NOT NULL, left_by text);
@@ -92,8 +92,10 @@ impl Schema {
 
     /// Returns an empty schema that reuses the tables of an earlier test, because creating and
     /// dropping tables takes longer than most cases. Creates a new schema if there are no slots, or
-    /// if another run has locked the slot on this server. Recreates the tables in each run, because
-    /// the migrations may differ, and after a killed test, whose last writes may still be in
+    /// if another run has locked the slot on this server.
+    ///
+    /// Recreates the tables at their first use in a run, because the migrations may have changed.
+    /// Also recreates them if the earlier test was killed, because its last writes may still be in
     /// progress.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
@@ -150,7 +152,7 @@ impl Schema {
             .acquire_timeout(Duration::from_secs(20))
     }
 
-    /// Runs statements, in which `{schema}` is replaced by the schema.
+    /// Runs statements. Replaces `{schema}` by the quoted name of the schema.
     pub(crate) async fn execute(&self, sql: &str) -> Result<(), BoxError> {
         let sql = self.sql(sql);
         let mut connection = self.connection.lock().await;
@@ -160,7 +162,7 @@ impl Schema {
         Ok(())
     }
 
-    /// Reads rows; `{schema}` is replaced by the schema.
+    /// Reads rows. Replaces `{schema}` in the statement by the quoted name of the schema.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<PgRow>, BoxError> {
         let sql = self.sql(sql);

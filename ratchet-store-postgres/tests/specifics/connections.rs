@@ -40,7 +40,8 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: A
     let (lock, owner) = (name("l"), name("o"));
     let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
     assert!(matches!(lock.unwrap(), Acquired::Acquired { .. }));
-    // A transaction on the application's last connection can add a route.
+    // The new queue needs a new route. The enqueue can add it while a transaction of the
+    // application is open.
     drop(taken.0);
     let mut tx = taken.1;
     let mut tx = tx.begin().await.unwrap();
@@ -61,7 +62,7 @@ pub(crate) async fn locks_precede_heartbeats_and_do_not_wait_for_one_that_hangs(
     };
     let beat = heartbeat();
     store.heartbeat(&beat).await.unwrap();
-    // Another program holds the row of the node, so the heartbeats hang on their connection.
+    // Another program locks the row of the node, so the heartbeats wait on their connection.
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     let hold = format!("SELECT FROM \"{}\".nodes FOR UPDATE", schema.name);
@@ -79,7 +80,7 @@ pub(crate) async fn locks_precede_heartbeats_and_do_not_wait_for_one_that_hangs(
     let ttl = Duration::from_secs(600);
     let renew = || store.renew(&lock, &owner, fence, ttl);
     assert_eq!(renew().await.unwrap(), Fenced::Applied);
-    // Once the heartbeats go on, a renewal waits for at most two of them.
+    // Once the row is unlocked, at most two heartbeats run before the next renewal.
     let (renewed, released) = tokio::join!(renew(), tx.rollback());
     assert_eq!(renewed.unwrap(), Fenced::Applied);
     released.unwrap();
@@ -185,8 +186,8 @@ pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
         "SELECT 1 FROM pg_stat_activity WHERE application_name = '{}' AND state = 'active'",
         schema.name
     );
-    // Uses a separate connection, because the transaction with the lock would always see its first
-    // snapshot.
+    // Uses a separate connection. In the transaction that holds the lock, `pg_stat_activity` would
+    // never change after the first read.
     let mut watching = PgConnection::connect(&schema.url).await.unwrap();
     let ended = async {
         while !watching

@@ -112,7 +112,7 @@ pub(crate) async fn a_held_job_keeps_no_other_from_being_reported(schema: Arc<Sc
 pub(crate) async fn a_held_job_keeps_no_other_from_being_taken_back(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let tokens = two_running(&store).await;
-    // Another job already waits for `awaited`, so it is settled in a separate transaction.
+    // Another job already waits for `awaited`, so `awaited` is settled in a separate transaction.
     let awaited = enqueue(&store, job()).await;
     enqueue(&store, after(awaited)).await;
     store.claim_next_batch(&request_all()).await.unwrap();

@@ -27,7 +27,8 @@ use crate::server::{self, Schema};
 /// The pause between two polls.
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// A clock that blocks statements while it is held, after they have taken their snapshot.
+/// A database clock that the test can hold. While it is held, every statement that reads the clock
+/// blocks, after it has taken its snapshot.
 struct Held(Arc<Schema>);
 
 impl Held {
@@ -43,13 +44,13 @@ impl Held {
         Self(schema)
     }
 
-    /// Opens the store whose statements wait for the clock.
+    /// Opens a store whose statements wait while the clock is held.
     async fn store(&self) -> Checked<PostgresStore> {
         let builder = self.0.builder().application_name(&self.0.name);
         builder.clock_table("held_clock").connect().await.unwrap()
     }
 
-    /// Opens a store whose statements do not wait for the clock.
+    /// Opens a store whose statements never wait for the clock.
     async fn other(&self) -> Checked<PostgresStore> {
         let builder = self.0.builder().application_name(self.other_name());
         builder.clock_table("test_clock").connect().await.unwrap()
@@ -72,12 +73,13 @@ impl Held {
         self.0.execute(&call).await.unwrap();
     }
 
-    /// Waits until a statement of the first store waits for the clock.
+    /// Waits until a statement of the store from [`Held::store`] waits for the clock.
     async fn waits(&self) {
         self.waits_for(&self.0.name, "advisory").await;
     }
 
-    /// Waits until a statement of the other store waits for a lock of the first.
+    /// Waits until a statement of the store from [`Held::other`] waits for a transaction of the
+    /// first store.
     async fn other_waits(&self) {
         self.waits_for(&self.other_name(), "transactionid").await;
     }
@@ -119,7 +121,7 @@ async fn end(store: &Checked<PostgresStore>, outcome: Outcome) -> JobId {
 pub(crate) async fn a_claim_passes_over_what_has_changed_since_it_looked(schema: Arc<Schema>) {
     let held = Held::new(schema).await;
     let (claiming, other) = (held.store().await, held.other().await);
-    // A job in the queue that the change `move` moves jobs to.
+    // The change `move` moves jobs to the queue of this job.
     let elsewhere = enqueue(&other, job().queue("elsewhere")).await;
     let queue = Name::new("queue", "q").unwrap();
     let request = ClaimRequest::new(NodeId::new(), 10).queues(Selection::Only(vec![queue]));
@@ -299,7 +301,7 @@ pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schem
     assert!(matches!(takeover, Acquired::Held(by) if by.owner == a));
 }
 
-/// The state that the bodies share.
+/// The state that the bodies of the `Hog` jobs share.
 #[derive(Clone)]
 struct Pool {
     pool: PgPool,
@@ -389,7 +391,7 @@ pub(crate) async fn a_leader_whose_bodies_hold_every_connection_keeps_its_term(
         "expected the bodies to hold all connections"
     );
     let term = leadership.term();
-    // Twice the TTL of the lock.
+    // Advances the clock by twice the TTL of the lock, in steps of half the TTL.
     for _ in 0..4 {
         held.advance(u64::try_from(ttl.as_millis()).unwrap() / 2)
             .await;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::open;
 use crate::server::Schema;
 
-/// A job that counts down, with one job per number.
+/// A job that counts down: each job enqueues a job for the next lower number.
 #[derive(Deserialize, Serialize)]
 struct Count {
     from: u32,

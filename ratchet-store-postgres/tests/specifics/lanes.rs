@@ -114,7 +114,7 @@ pub(crate) async fn a_rollback_leaves_no_lane(schema: Arc<Schema>) {
     assert_eq!(states, [pending, blocked, pending, blocked]);
     let all = JobSelector::Ids(batch.iter().chain([&last]).map(|job| job.id()).collect());
     store.act(&all, JobAction::Cancel).await.unwrap();
-    // A call that finds nothing to do leaves no lane either.
+    // The second call finds no job to cancel, and leaves no row of a lane either.
     store.act(&all, JobAction::Cancel).await.unwrap();
     assert_no_lane(&schema).await;
 }

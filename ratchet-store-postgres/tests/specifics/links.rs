@@ -117,7 +117,7 @@ pub(crate) async fn the_second_of_two_parents_sees_what_the_first_decided(schema
     )
     .await;
     let tokens = claim(&store).await;
-    // Both settlements find the child before either has locked it.
+    // The test locks the child. So both settlements find the child, and then wait to lock it.
     let lock = format!("SELECT 1 FROM {{schema}}.jobs WHERE id = '{child}' FOR UPDATE");
     let application = held(&schema, &lock).await;
     let ending = [succeed(&store, tokens[0]), succeed(&store, tokens[1])];
@@ -170,7 +170,8 @@ pub(crate) async fn a_claim_taken_back_meanwhile_leaves_no_child_waiting(schema:
         .execute("UPDATE {schema}.jobs SET claimed_at = 0")
         .await
         .unwrap();
-    // The reclaim reads the parent before a child waits for it; then a child is linked.
+    // The transaction links a child to the parent, and commits only after the reclaim has read the
+    // parent. So the reclaim has not seen the child.
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
     let child = job().after(parent, Condition::Ended);

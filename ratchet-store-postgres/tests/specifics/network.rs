@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use crate::open;
 use crate::server::{self, Schema};
 
-/// The message that runs a prepared statement to its end.
+/// The protocol message that executes a prepared statement without a row limit.
 const EXECUTE: &[u8] = b"E\0\0\0\x09\0\0\0\0\0";
 
 /// Starts a proxy to the server. Returns it with the URL of the same database through it.
@@ -86,7 +86,7 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
         let store = builder.deadline(Duration::from_secs(5)).connect().await;
         let store = store.unwrap();
         let one = [enqueue(&store, job()).await];
-        // While the table is locked, each read needs a separate connection.
+        // The table is locked, so the reads wait, and each of them occupies its own connection.
         schema
             .execute("BEGIN; LOCK TABLE {schema}.jobs IN ACCESS EXCLUSIVE MODE")
             .await
@@ -160,7 +160,7 @@ pub(crate) async fn a_silent_connection_for_wakeups_is_noticed(schema: Arc<Schem
             }
         }
         proxy.silence();
-        // Earlier wakeups are read first, then the one for all queues after the outage.
+        // Reads the earlier wakeups, until the wakeup for all queues arrives after the outage.
         while wakeups.next().await != Wakeup::any() {}
         sending.notify(queue.clone()).await;
         let next = wakeups.next().await;
@@ -199,7 +199,8 @@ pub(crate) async fn a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_
     while schema.rows(waiting).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // The node has checked its lock, and never receives the answer to the purge.
+    // The purge has locked the row of the leader's lock. The leader never receives the answer to
+    // the purge.
     proxy.silence();
     schema.execute("COMMIT").await.unwrap();
     let other = open(&schema).await;
@@ -309,10 +310,10 @@ pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema
     proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Applied);
-    // A second release, in another call, returns that the lock is no longer held.
+    // A second release, in another call, reports that the lock is no longer held.
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
-    // A release whose answer is lost returns the same, if its owner never held the lock.
+    // A release whose answer is lost reports the same if its owner never held the lock.
     proxy.lose_answer(EXECUTE);
     let released = store.release(&lock, &name("other"), fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);

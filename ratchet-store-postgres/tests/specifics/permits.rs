@@ -54,7 +54,8 @@ pub(crate) async fn claims_that_need_no_permit_wait_for_none(schema: Arc<Schema>
     run(&mut other, &schema, "BEGIN").await;
     let lock = "SELECT FROM {schema}.permits FOR NO KEY UPDATE";
     run(&mut other, &schema, lock).await;
-    // Each of the other routes has no free permit, or no due job in these queues.
+    // The claim needs no permit of `api` or `none`: it excludes the queue `q`, and `none` has a
+    // limit of 0. So it does not wait for the locked rows.
     let mine = request_all().queues(Selection::Except(vec![Name::new("queue", "q").unwrap()]));
     let claimed = store.claim_next_batch(&mine).await.unwrap();
     assert_eq!(claimed.len(), 1);

@@ -10,8 +10,8 @@ use crate::server::Schema;
 use ratchet_conformance::kit::{enqueue, job};
 use ratchet_sql::JOB_TABLES;
 
-/// Statements that may read a whole table of jobs, because only operators cause them, not the loops
-/// of a node.
+/// Statements that may read a whole table of jobs. Only requests of operators run these statements,
+/// never the loops of a node.
 const SCANS: [&str; 10] = [
     "count_jobs",
     "count_matching",
@@ -27,7 +27,7 @@ const SCANS: [&str; 10] = [
 /// Statements that EXPLAIN does not accept.
 const SCRIPTS: [&str; 2] = ["create_migrations", "await_claims"];
 
-/// The tables that grow, besides those of each job.
+/// Further tables that grow over time, in addition to [`JOB_TABLES`].
 const OTHER_TABLES: [&str; 4] = ["idempotency_keys", "lanes", "archive", "batches"];
 
 fn tables() -> impl Iterator<Item = &'static str> {
@@ -59,7 +59,7 @@ async fn plan(schema: &Schema, explain: &str) -> String {
     lines.join("\n")
 }
 
-/// Stores jobs without analyzing the tables, so that the planner takes the tables for empty.
+/// Stores jobs without analyzing the tables, so that the planner still assumes empty tables.
 async fn fill(schema: &Schema, jobs: usize) {
     let fill = format!(
         "ALTER TABLE {{schema}}.jobs SET (autovacuum_enabled = off);
@@ -79,7 +79,7 @@ async fn analyze(schema: &Schema) {
     }
 }
 
-/// Fills the tables again, of which the planner knows what they were with 300 jobs.
+/// Fills the tables with many jobs, while the planner's statistics still describe 300 jobs.
 async fn grow(schema: &Schema) {
     let empty = "TRUNCATE {schema}.jobs, {schema}.job_data";
     schema.execute(empty).await.unwrap();

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::open;
 use crate::server::Schema;
 
-/// The code that an encryption request has in place of the protocol version of a startup message.
+/// The code of an encryption request. It stands where a startup message has the protocol version.
 const SSL_REQUEST: [u8; 4] = [4, 210, 22, 47];
 
 /// A pooler and its free sessions, in the order in which they were freed.
@@ -104,7 +104,8 @@ async fn message(from: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Forwards answers until the server is ready for the next query. Returns its transaction status.
+/// Forwards answers until the server is ready for the next query. Returns the transaction status
+/// that the server reports.
 async fn pass_on(
     server: &mut TcpStream,
     client: &mut (impl tokio::io::AsyncWrite + Unpin),

@@ -140,7 +140,7 @@ pub(crate) async fn a_pool_that_cannot_work_is_refused(schema: Arc<Schema>) {
     assert!(refused.to_string().contains("isolation"), "{refused}");
     drop_role(&schema, &role).await;
 
-    // With a limit in the URL, the store does not open a connection to look for one.
+    // The URL sets a `statement_timeout`, so the store opens no extra connection to look for one.
     let nobody = as_role(&schema, "nobody_here");
     let separator = if nobody.contains('?') { '&' } else { '?' };
     let nobody = format!("{nobody}{separator}options=-c%20statement_timeout=9000");

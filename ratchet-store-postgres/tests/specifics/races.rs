@@ -69,12 +69,13 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
     assert_eq!(acted, [second]);
 }
 
-/// Claims while an action changes a candidate and commits: the claim has taken its snapshot, but
-/// not yet read the clock.
+/// Runs a claim, and applies `action` to the job `id` while the claim is blocked. At this point,
+/// the claim has taken its snapshot but not yet read the clock. Returns the claimed jobs.
 async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
     let slow = schema.builder().clock_table("slow_clock");
     let slow = slow.connect().await.unwrap();
-    // The store has read the route, so its first claim does not find the routes outdated.
+    // Makes the store read the routes. Otherwise, its first claim would find its cached routes
+    // outdated.
     slow.queues().await.unwrap();
     let lock = "SELECT pg_advisory_lock(hashtextextended('{schema}', 1))";
     schema.execute(lock).await.unwrap();
@@ -159,7 +160,8 @@ pub(crate) async fn what_was_claimed_is_kept_when_looking_for_more_takes_too_lon
     let spoil = "UPDATE {schema}.job_data SET retry = '{' WHERE id = '{job}'";
     let spoil = spoil.replace("{job}", &spoiled.to_string());
     schema.execute(&spoil).await.unwrap();
-    // The store cannot fail the unreadable job either, because that call waits for a lock.
+    // The store cannot mark the unreadable job as failed either, because this lock blocks that
+    // call.
     let lock = "BEGIN; LOCK TABLE {schema}.attempts IN ACCESS EXCLUSIVE MODE";
     schema.execute(lock).await.unwrap();
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();

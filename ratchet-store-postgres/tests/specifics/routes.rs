@@ -1,4 +1,5 @@
-//! Servers that, after a failover or a restore, have fewer routes than a process knew, or others.
+//! Servers that, after a failover or a restore, lack routes that a process has cached, or use their
+//! ids for other routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::server::Schema;
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Gone,
-    /// The route of another kind has the id.
+    /// The id of the route now belongs to the route of another kind.
     Taken,
 }
 
@@ -159,7 +160,7 @@ pub(crate) async fn what_is_read_has_the_route_it_has_now(schema: Arc<Schema>) {
     }
 }
 
-/// A snapshot that is older than a route looks like a server that has lost it.
+/// To the store, a snapshot that is older than a route looks like a server that has lost the route.
 pub(crate) async fn a_transaction_older_than_a_route_is_begun_again(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let mut application = PgConnection::connect(&schema.url).await.unwrap();
@@ -188,8 +189,8 @@ pub(crate) async fn a_transaction_older_than_a_route_is_begun_again(schema: Arc<
     assert_eq!(claimed(&store).await.len(), 1);
 }
 
-/// Simulates an endpoint that was switched over: the connection that adds routes still leads to the
-/// old server, so adding routes on it does not help.
+/// Simulates an endpoint that was switched over to a new server. The connection that adds routes
+/// still leads to the old server, so the routes that it adds are missing on the new server.
 pub(crate) async fn routes_are_added_where_jobs_are_stored(schema: Arc<Schema>) {
     let store = schema.builder().application_name(&schema.name);
     let store = store.connect().await.unwrap();

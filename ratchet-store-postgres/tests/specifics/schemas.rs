@@ -302,7 +302,7 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(schema: Arc<Schema>) {
     let applied = "SELECT version FROM {schema}.migrations";
     let applied = schema.rows(applied).await.unwrap();
     assert_eq!(applied.len(), KNOWN + 2);
-    // Existing rows keep their meaning.
+    // The lock that was stored before the migrations is still held.
     let (lock, other) = (name("l"), name("other"));
     let taken = store.acquire(&lock, &other, Duration::from_secs(9)).await;
     assert!(matches!(

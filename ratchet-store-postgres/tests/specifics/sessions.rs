@@ -159,11 +159,12 @@ pub(crate) async fn a_lock_whose_session_lives_is_kept(schema: Arc<Schema>) {
     assert_eq!(renew(&holder, "holder", fence).await, Fenced::Applied);
     assert_eq!(session(&schema).await, first);
     assert_held(&other, "holder").await;
-    // Its owner continues the same tenure from another store.
+    // The owner of the lock continues the same tenure from another store.
     assert_eq!(take(&other, "holder").await, fence);
     let second = session(&schema).await;
     assert!(second.is_some() && second != first);
-    // It also continues from a store whose locks end only by expiry, and back.
+    // The owner also continues the tenure from a store whose locks end only by expiry, and then
+    // from the first store again.
     let other = timed(&schema).await;
     assert_eq!(renew(&other, "holder", fence).await, Fenced::Applied);
     assert_eq!(session(&schema).await, None);
@@ -245,7 +246,8 @@ pub(crate) async fn a_connection_that_opens_slowly_is_not_dropped_half_way(schem
     take(&holder, "holder").await;
     let first = session(&schema).await;
     end_session(&schema).await;
-    // The new connection cannot bind the lock yet, so the call uses a connection for jobs.
+    // Another transaction locks the row of the lock, so the new connection cannot bind the lock
+    // yet. So `inspect` uses a connection for jobs.
     let held_up = "BEGIN; SELECT 1 FROM {schema}.locks FOR UPDATE";
     schema.execute(held_up).await.unwrap();
     let shown = holder.inspect(&name("lock")).await.unwrap();
@@ -270,12 +272,12 @@ pub(crate) async fn a_session_that_cannot_be_seen_counts_as_alive(schema: Arc<Sc
     let stranger = stranger.clock_table("test_clock");
     let stranger = stranger.connect().await.unwrap();
     assert_held(&stranger, "holder").await;
-    // The server has reused the process id.
+    // Simulates that the server has reused the process id for a newer session.
     let moved = "UPDATE {schema}.locks SET session_start = session_start - 1";
     schema.execute(moved).await.unwrap();
     assert_held(&stranger, "holder").await;
     take(&timed(&schema).await, "who sees it").await;
-    // Every role sees that there is no such process.
+    // Every role can see that no process with the id of the session exists.
     take(&holder, "who sees it").await;
     end_session(&schema).await;
     take(&stranger, "stranger").await;
@@ -384,7 +386,7 @@ impl Pooler {
                 serve(&mut client, &mut server, &mut greeting).await;
             }
         });
-        // With a limit in the URL, a store does not open a second connection to look for one.
+        // The URL sets a `statement_timeout`, so a store opens no extra connection to look for one.
         let separator = if database.contains('?') { '&' } else { '?' };
         Self {
             url: format!(

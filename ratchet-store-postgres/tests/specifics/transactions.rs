@@ -103,7 +103,7 @@ pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc
     let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
     let second = Enqueued::Created(jobs[1].id());
     assert_eq!(enqueued, [Enqueued::Duplicate(first), second]);
-    // A concurrent enqueue wants the key, and waits for this transaction.
+    // A concurrent enqueue with the same key waits for this transaction.
     let other = tokio::spawn({
         let store = store.clone();
         async move {
@@ -298,7 +298,8 @@ pub(crate) async fn a_node_with_an_idle_interval_finds_what_was_committed(schema
     });
     let before = client.enqueue(Nothing.into_job()).await.unwrap();
     ended(before.id()).await;
-    // The pauses between polls grow up to a second, and then to an hour.
+    // Waits until the node has stopped polling. The pause between its polls grows to 1 s, and then
+    // to an hour.
     let mut polls = 0;
     while polls != node.stats().claim_calls {
         polls = node.stats().claim_calls;

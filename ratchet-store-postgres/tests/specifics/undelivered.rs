@@ -13,7 +13,7 @@ use crate::network::proxy_to;
 use crate::open;
 use crate::server::Schema;
 
-/// A job whose body does nothing, and by whose payload the proxy recognizes the answer of a claim.
+/// A job whose body does nothing. The proxy recognizes the answer of a claim by the job's payload.
 #[derive(Deserialize, Serialize)]
 struct Marked(String);
 
@@ -26,8 +26,8 @@ impl Job for Marked {
     }
 }
 
-/// Runs a node through a proxy until both jobs have succeeded, long before the start timeout of
-/// five minutes. The claim of the first job commits, but its answer is lost.
+/// Runs a node through a proxy until both jobs have succeeded. The claim of the first job commits,
+/// but its answer is lost. The jobs must succeed long before the start timeout of five minutes.
 async fn run_both(schema: &Arc<Schema>, swallowed: &'static [&'static [u8]], jobs: [NewJob; 2]) {
     let deadline = Duration::from_secs(2);
     let (proxy, url) = proxy_to(&schema.url).await;

@@ -48,7 +48,8 @@ async fn a_failing_call_fails_no_other_wherever_it_stands() {
             assert_eq!(call.await.unwrap(), good, "call {index}, failing {failing}");
             assert_eq!(exists(&store, ids[index]).await, good);
         }
-        // The rollback removed a route that the store had just cached.
+        // The rollback of the failed call removed a route that the store had just cached. The store
+        // must store this route again.
         let again = enqueue(&store, job().queue(&format!("queue {failing}"))).await;
         let record = store
             .get(&[again], Detail::Whole)

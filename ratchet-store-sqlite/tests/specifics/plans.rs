@@ -1,4 +1,4 @@
-//! The plans of the statements, whatever SQLite knows of the tables.
+//! The query plans of the statements, with current, outdated and missing statistics of the tables.
 
 use ratchet_conformance::kit::job;
 use ratchet_core::NewJob;
@@ -7,16 +7,16 @@ use ratchet_core::store::JobStore;
 use crate::Place;
 use crate::claims::plan;
 
-/// Statements that may read a whole table of jobs, because only operators cause them, not the loops
-/// of a node.
+/// Statements that may read a whole table of jobs. Only requests of operators run these statements,
+/// never the loops of a node.
 const OPERATORS: [&str; 4] = [
     "count_jobs",
     "count_matching",
     "list_unfinished_oldest",
     "list_unfinished_newest",
 ];
-/// What any statement may read completely: tables that do not grow with the number of jobs, and
-/// rows that are not in a table.
+/// Objects that any statement may scan, as query plans name them: tables that do not grow with the
+/// number of jobs, and rows that are not in a table.
 const SMALL: [&str; 14] = [
     "(subquery",
     "5 CONSTANT ROWS",

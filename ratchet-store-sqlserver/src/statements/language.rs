@@ -283,7 +283,8 @@ fn every_function_is_an_old_one_and_no_word_is_of_another_language() {
                 "{name} uses IS DISTINCT FROM, which only SQL Server 2022 has"
             );
             let before = place.checked_sub(1).and_then(|before| tokens.get(before));
-            // The name of a table or an alias that is followed by its columns.
+            // The word is then the name of a table or an alias, and its columns follow in
+            // parentheses.
             let is_name = matches!(before, Some(Token::Period)) || is_word(before, "AS");
             let is_called = tokens.get(place + 1) == Some(&Token::LParen);
             if is_called && !is_name && !word.starts_with('@') && !OTHERS.contains(&word.as_str()) {
@@ -468,7 +469,7 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
 
 /// Checks that a statement which deletes jobs needs fewer than 5,000 locks on a table. Each job has
 /// one row and three index entries in `jobs`, and fewer in most other tables. Only the history of a
-/// job may be longer, and lock escalation is disabled for its table.
+/// job may have more rows, and lock escalation is disabled for its table.
 #[test]
 fn deletes_are_of_few_jobs_at_once() {
     const ESCALATION: usize = 5_000;

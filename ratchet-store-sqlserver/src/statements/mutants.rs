@@ -1,4 +1,5 @@
-//! Tests that every mutant is valid SQL: a statement that the server rejects proves nothing.
+//! Tests that every mutant, a statement with a deliberate mistake, is valid SQL. If the server
+//! rejected a mutant, the mutant would not prove that the tests find the mistake.
 
 use toml::{Table, Value};
 

@@ -69,8 +69,8 @@ const BOUND_ELSEWHERE: [&str; 27] = [
     "tags_of",
 ];
 
-/// Returns, for each statement, the number of parameters that the code binds at each place. It
-/// finds two forms of code: `.<name>.query().bind(…)`, and `let x = ….<name>.query(); … x.bind(…)`
+/// Returns, for each statement, the number of parameters at each place in the code that binds them.
+/// Finds two forms of code: `.<name>.query().bind(…)`, and `let x = ….<name>.query(); … x.bind(…)`
 /// without another query in between.
 fn bound() -> BTreeMap<String, Vec<usize>> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));

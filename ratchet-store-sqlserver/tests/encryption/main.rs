@@ -40,7 +40,7 @@ async fn answering(encryption: u8) -> (String, JoinHandle<Option<(u8, u8)>>) {
         let (mut caller, _) = listener.accept().await.unwrap();
         let (kind, _) = packet(&mut caller).await?;
         assert_eq!(kind, PRELOGIN);
-        // The version, at byte 11, and the answer, at byte 17.
+        // The offsets in the answer: the version begins at byte 11, the encryption at byte 17.
         let mut answer = vec![0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xff];
         answer.extend([16, 0, 0, 0, 0, 0, encryption]);
         let length = u8::try_from(answer.len() + 8).unwrap();
@@ -160,7 +160,7 @@ async fn a_certificate_of_the_authority_and_the_host_is_taken() {
     let (url, served) = strict().await;
     let url = format!("{url}?encrypt=strict&host_in_certificate=db.example");
     let builder = SqlServerStore::builder(&url).trust_authority(AUTHORITY);
-    // The client disconnected after that.
+    // The client accepted the certificate. The server then closed the connection.
     assert_eq!(refusal(builder).await.kind(), StoreErrorKind::Unavailable);
     assert!(served.await.unwrap());
 }

@@ -103,12 +103,12 @@ impl Schema {
             .deadline(Duration::from_secs(60))
     }
 
-    /// Runs statements; `{schema}` is the schema.
+    /// Runs statements. Replaces `{schema}` by the quoted name of the schema.
     pub(crate) async fn execute(&self, sql: &str) -> Result<(), BoxError> {
         self.rows(sql).await.map(drop)
     }
 
-    /// Reads rows; `{schema}` is the schema.
+    /// Reads rows. Replaces `{schema}` in the statement by the quoted name of the schema.
     pub(crate) async fn rows(&self, sql: &str) -> Result<Vec<Row>, BoxError> {
         let sql = self.sql(sql);
         let mut client = self.client.lock().await;
@@ -125,7 +125,7 @@ impl Schema {
         }
     }
 
-    /// Returns a statement with the name of the schema filled in.
+    /// Returns a statement in which `{schema}` is replaced by the quoted name of the schema.
     pub(crate) fn sql(&self, sql: &str) -> String {
         let quoted = format!("[{}]", self.name.replace(']', "]]"));
         sql.replace("{schema}", &quoted)

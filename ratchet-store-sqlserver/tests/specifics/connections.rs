@@ -33,7 +33,8 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_and_locks(schema: A
     let (lock, owner) = (name("l"), name("o"));
     let lock = store.acquire(&lock, &owner, Duration::from_secs(9)).await;
     assert!(matches!(lock.unwrap(), Acquired::Acquired { .. }));
-    // A transaction on the last connection can add a route.
+    // The new queue needs a new route. The enqueue can add it although its transaction holds the
+    // pool's last connection.
     let new = [job().queue("never seen")];
     store.enqueue_in(&mut taken, &new).await.unwrap();
     taken.commit().await.unwrap();
@@ -90,7 +91,7 @@ pub(crate) async fn a_held_row_is_a_timeout(schema: Arc<Schema>) {
     assert_eq!(cancelled.await.unwrap().len(), 1);
 }
 
-/// Returns the URL with one part replaced.
+/// Returns the URL of the schema after applying `change` to it.
 fn with(schema: &Schema, change: impl FnOnce(&mut url::Url)) -> String {
     let mut url = url::Url::parse(&schema.url).unwrap();
     change(&mut url);

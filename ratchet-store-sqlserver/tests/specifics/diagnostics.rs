@@ -75,7 +75,8 @@ pub(crate) async fn readers_that_wait_for_writers_are_found(schema: Arc<Schema>)
     schema.drop_database(&database).await;
 }
 
-/// Babelfish has no such view: a missing view is reported as a finding, not as an error.
+/// Babelfish lacks the view that shows such sessions. The store reports a missing view as a
+/// finding, not as an error.
 pub(crate) async fn a_session_that_keeps_versions_is_seen(schema: Arc<Schema>) {
     let store = open(&schema).await;
     if schema.is_babelfish().await {

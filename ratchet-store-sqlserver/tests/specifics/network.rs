@@ -24,7 +24,8 @@ async fn proxy_to(server: &str) -> (Proxy, String) {
     (proxy, url.into())
 }
 
-/// Starts a proxy, and connects a store through it without encryption.
+/// Starts a proxy. Returns it with a builder of a store that connects through it without
+/// encryption.
 async fn through_proxy(schema: &Schema) -> (Proxy, Builder) {
     let (proxy, url) = proxy_to(&schema.url).await;
     let builder = SqlServerStore::builder(&url)
@@ -179,10 +180,10 @@ pub(crate) async fn a_release_whose_answer_is_lost_is_applied(schema: Arc<Schema
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert!(proxy.has_lost_answer());
     assert_eq!(released, Fenced::Applied);
-    // A second release, in another call, returns that the lock is no longer held.
+    // A second release, in another call, reports that the lock is no longer held.
     let released = store.release(&lock, &owner, fence).await.unwrap();
     assert_eq!(released, Fenced::Stale);
-    // A release whose answer is lost returns the same, if its owner never held the lock.
+    // A release whose answer is lost reports the same if its owner never held the lock.
     proxy.lose_answer(sent(EXPIRY));
     let released = store.release(&lock, &name("other"), fence).await.unwrap();
     assert!(proxy.has_lost_answer());

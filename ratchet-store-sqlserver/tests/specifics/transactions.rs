@@ -272,7 +272,7 @@ pub(crate) async fn a_temporary_table_made_without_parameters_lasts(schema: Arc<
     tx.commit().await.unwrap();
 }
 
-/// Checks the count of statements with and without parameters.
+/// Checks the number of changed rows that `execute` returns, with and without parameters.
 pub(crate) async fn the_last_statement_is_counted(schema: Arc<Schema>) {
     let store = open(&schema).await;
     make_notes(&schema).await;

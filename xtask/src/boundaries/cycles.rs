@@ -1,10 +1,10 @@
 //! Finds cycles between the modules of the engine.
 //!
 //! # What counts as a use
-//! The modules of a folder, files and folders alike, must have an order in which each uses only
-//! those before it, so that the folder can be drawn in layers. A module uses another if its code
-//! names it: in an import, or in a path that begins with `super`, `self`, `crate::engine` or the
-//! name of a child. Comments, strings and unit tests do not count.
+//! The modules of a folder, files and folders alike, must have an order in which each module uses
+//! only modules before it. So the folder can be drawn in layers. A module uses another module if
+//! its code names the other one: in an import, or in a path that begins with `super`, `self`,
+//! `crate::engine` or the name of a child. Comments, strings and unit tests do not count.
 //!
 //! - A use between files of two sibling folders counts as a use between the folders: if
 //!   `claim/poller.rs` names `settle::buffer`, then `claim` uses `settle`.
@@ -51,7 +51,8 @@ pub(super) struct Cycle {
 }
 
 impl Modules {
-    /// Reads the modules in this folder, whose root other modules name `crate::<name>`.
+    /// Reads the modules in this folder. Other modules of the crate refer to the root of the folder
+    /// as `crate::<name>`.
     pub(super) fn read(folder: &Path, name: &str) -> Result<Self> {
         let mut sources = Vec::new();
         for file in super::rust_files(folder)? {
@@ -224,7 +225,7 @@ impl Modules {
 
 type Uses = BTreeMap<(String, String), (Module, Module)>;
 
-/// Returns whether the code has nothing but modules and imports.
+/// Returns whether the code contains only declarations of modules and imports.
 fn only_declares(code: &str) -> bool {
     let tokens = tokens_of(code);
     let mut items = tokens.split(|token| *token == ";");

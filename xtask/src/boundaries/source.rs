@@ -164,7 +164,7 @@ fn tree(tokens: &[&str], prefix: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Returns the position of the bracket that closes the first one.
+/// Returns the position of the bracket that closes the first bracket.
 fn closing(tokens: &[&str]) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate() {

@@ -3,18 +3,19 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Runs a shell line when it is dropped, and also when this process ends without dropping anything:
-/// when it is interrupted or killed.
+/// Runs a shell line when the keeper is dropped. Also runs the line if this process is interrupted
+/// or killed, and so cannot drop the keeper.
 ///
-/// The line is run by a shell that waits at the end of a pipe, and continues when no process holds
-/// the other end any more.
+/// A separate shell runs the line. It waits for input from a pipe, and continues once no process
+/// holds the other end of the pipe.
 pub(super) struct Keeper {
     waiting: Child,
 }
 
 impl Keeper {
-    /// The shell ignores the terminal's signals, which also reach it. It does not inherit our
-    /// standard output, because a reader of that waits until no process holds it.
+    /// Script of the waiting shell. The shell ignores the terminal's signals, which also reach it.
+    /// It does not inherit our standard output. Otherwise a reader of our output would wait until
+    /// the shell ends too.
     const WAIT: &str = r#"
         trap '' INT TERM HUP
         read -r order

@@ -104,7 +104,7 @@ fn find() -> Option<PathBuf> {
         .collect();
     versions.sort_by_key(|(version, _)| Reverse(*version));
     let on_path = on_path("initdb").and_then(|initdb| {
-        // The server program is beside the real file, not beside a link to it.
+        // If `initdb` is a link, the server's program is in the directory of the linked file.
         Some(initdb.canonicalize().ok()?.parent()?.to_owned())
     });
     versions
@@ -172,7 +172,8 @@ impl User {
 }
 
 /// Returns the directory in which servers keep their data: on a disk, unless the tests use a
-/// directory in memory. A server in memory has no durability to measure.
+/// directory in memory. Benchmarks need a disk, because the figures of a server in memory do not
+/// include durability.
 pub(super) fn temporary() -> String {
     if let Some(memory) = memory::in_use() {
         return memory.display().to_string();
@@ -217,7 +218,8 @@ fn initialize(programs: &Path, user: &User, directory: &Path) -> Result<()> {
 fn listen(programs: &Path, user: &User, directory: &Path, version: &str) -> Result<Server> {
     let port = free_port()?;
     // fsync is on by default; it is set here because figures and crash tests depend on it.
-    // Statements are counted only in databases that enable it, so others do not pay for it.
+    // Statements are counted only in databases that enable this, so the other databases do not pay
+    // for it.
     let counting = match counts_statements(programs) {
         true => "-c shared_preload_libraries=pg_stat_statements -c pg_stat_statements.track=none",
         false => "",

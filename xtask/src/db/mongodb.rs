@@ -44,7 +44,7 @@ enum Kind {
 /// Returns the replica set that the environment names, or starts one.
 ///
 /// # Errors
-/// If the environment names none and none can be started, with the reasons.
+/// If the environment names no server and no server can be started. The error contains the reasons.
 pub(crate) fn provide() -> Result<Server> {
     env::var(URL).map_or_else(|_| own(), |url| Ok(Server::named(url)))
 }
@@ -52,7 +52,7 @@ pub(crate) fn provide() -> Result<Server> {
 /// Returns the standalone server that the environment names, or starts one.
 ///
 /// # Errors
-/// If the environment names none and none can be started, with the reasons.
+/// If the environment names no server and no server can be started. The error contains the reasons.
 pub(crate) fn provide_standalone() -> Result<Server> {
     env::var(STANDALONE_URL).map_or_else(|_| own_standalone(), |url| Ok(Server::named(url)))
 }
@@ -60,7 +60,7 @@ pub(crate) fn provide_standalone() -> Result<Server> {
 /// Starts a replica set of one node, which is stopped when it is dropped.
 ///
 /// # Errors
-/// If none can be started, with the reason for each way that was tried.
+/// If no server can be started. The error contains the reason for each way that was tried.
 pub(crate) fn own() -> Result<Server> {
     find(Kind::Set)
 }
@@ -68,7 +68,7 @@ pub(crate) fn own() -> Result<Server> {
 /// Starts a replica set of three nodes, which is stopped when it is dropped.
 ///
 /// # Errors
-/// If none can be started, with the reason for each way that was tried.
+/// If no server can be started. The error contains the reason for each way that was tried.
 pub(crate) fn own_three() -> Result<Server> {
     find(Kind::Three)
 }
@@ -76,7 +76,7 @@ pub(crate) fn own_three() -> Result<Server> {
 /// Starts a standalone server, which is stopped when it is dropped.
 ///
 /// # Errors
-/// If none can be started, with the reason for each way that was tried.
+/// If no server can be started. The error contains the reason for each way that was tried.
 pub(crate) fn own_standalone() -> Result<Server> {
     find(Kind::Standalone)
 }
@@ -202,7 +202,7 @@ fn on_a_fresh_directory(program: &Path, kind: Kind) -> Result<Server> {
     Ok(server)
 }
 
-/// Returns three free ports, all held until all are known.
+/// Returns three free ports. Holds each port until all three are found, so that they differ.
 fn free_ports() -> Result<Vec<u16>> {
     let held: std::io::Result<Vec<TcpListener>> = (0..3)
         .map(|_| TcpListener::bind(("127.0.0.1", 0)))
@@ -223,7 +223,8 @@ fn control(program: &Path, kind: Kind, directory: &Path, ports: &[u16]) -> Contr
     let (all, first) = (all.join(" "), &all[0]);
     let home = quoted(directory);
     // Test commands enable the fail points with which tests break connections. Each test leaves
-    // about fifty files, which the server deletes only when no snapshot can need them.
+    // about fifty files, which the server deletes only when no snapshot can need them. The other
+    // settings make it delete them soon.
     let server = format!(
         "{} --dbpath {home}/$port --port $port --bind_ip 127.0.0.1 --nounixsocket {set} \
          --wiredTigerCacheSizeGB 0.5 --setParameter enableTestCommands=1 \

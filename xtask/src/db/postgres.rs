@@ -14,7 +14,7 @@ pub(crate) const URL: &str = "RATCHET_TEST_POSTGRES_URL";
 /// Returns the server that the environment names, or starts one.
 ///
 /// # Errors
-/// If the environment names none and none can be started, with the reasons.
+/// If the environment names no server and no server can be started. The error contains the reasons.
 pub(crate) fn provide() -> Result<Server> {
     match env::var(URL) {
         Ok(url) => Ok(Server::named(url)),
@@ -25,7 +25,7 @@ pub(crate) fn provide() -> Result<Server> {
 /// Starts a server, which is stopped when it is dropped.
 ///
 /// # Errors
-/// If none can be started, with the reason for each way that was tried.
+/// If no server can be started. The error contains the reason for each way that was tried.
 pub(crate) fn own() -> Result<Server> {
     let mut reasons = Vec::new();
     for (way, start) in [

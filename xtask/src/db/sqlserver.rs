@@ -1,6 +1,6 @@
-//! Finds the SQL Server that the environment names. Starts none: no package that could be installed
-//! here has one, and running its container means accepting the vendor's licence, which each user
-//! must do.
+//! Finds the SQL Server that the environment names. Never starts a server: no package for
+//! installing one is available, and each user must accept the vendor's licence before running the
+//! container.
 
 use std::env;
 
@@ -14,7 +14,7 @@ pub(crate) const URL: &str = "RATCHET_TEST_SQLSERVER_URL";
 /// Returns the server that the environment names.
 ///
 /// # Errors
-/// If the environment names none.
+/// If the environment names no server.
 pub(crate) fn provide() -> Result<Server> {
     match env::var(URL) {
         Ok(url) => Ok(Server::named(url)),

@@ -45,7 +45,7 @@ pub(super) struct Mutant {
     pub(super) equivalent: Option<String>,
     pub(super) test: String,
     pub(super) groups: Vec<String>,
-    /// The text to run instead.
+    /// The text that runs instead of the original statement.
     pub(super) replacement: String,
 }
 

@@ -1,5 +1,5 @@
-//! Builds the tests of a store with the hook, and runs groups of their cases with or without a
-//! mutant.
+//! Builds the tests of a store with its feature `mutants`, and runs groups of their cases with or
+//! without a mutant.
 
 use std::collections::BTreeMap;
 use std::fs;

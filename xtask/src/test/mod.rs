@@ -78,7 +78,7 @@ const DEEP: [(&str, &str); 4] = [
 
 /// One finished step.
 struct Step {
-    /// The name of its phase in the summary, which it shares with steps of the same kind.
+    /// The name of the step's phase in the summary. Steps of the same kind share a phase.
     phase: &'static str,
     /// Distinguishes the step from the others of its phase; may be empty.
     name: String,
@@ -220,15 +220,16 @@ fn build(args: &Args, runner: Runner) -> Result<Done> {
         Runner::Cargo => process::cargo(&["test", "--no-run"]),
     };
     process::run(tests.args(selection(args)))?;
-    // Examples use the features of development dependencies, as tests do. Programs built alone
-    // would not, and half of the dependencies would be compiled again.
+    // Builds the programs together with the examples. Examples enable the features of development
+    // dependencies, as tests do. Programs that are built alone do not, so Cargo would compile half
+    // of the dependencies again.
     let mut programs = process::cargo(&["build", "--bins", "--examples"]);
     process::run(programs.args(selection(args)))?;
     Ok(Done::new(true, ""))
 }
 
-/// Runs the tests as often as requested, and under load if requested. In the report, a case that
-/// failed in one of the runs has failed.
+/// Runs the tests as often as requested, and under load if requested. In the report, a case counts
+/// as failed if it failed in any run.
 fn repeated(
     args: &Args,
     runner: Runner,

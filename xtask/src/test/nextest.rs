@@ -1,5 +1,5 @@
-//! Reads the output of nextest: converts the line of each test into progress, and collects the
-//! tests with their times.
+//! Reads the output of nextest. Replaces the lines of passed tests by progress lines, and collects
+//! the tests with their times.
 
 use std::fmt;
 
@@ -33,14 +33,14 @@ impl fmt::Display for Ended {
 /// Reads the output of nextest line by line.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// The tests that have ended, in that order.
+    /// The tests that have ended, in the order in which they ended.
     pub(super) ended: Vec<Ended>,
     /// Whether the closing line was read. The lines after it repeat failures.
     closed: bool,
 }
 
 impl Reader {
-    /// Reads a line, and returns what to show of it, if anything: all lines except those of passed
+    /// Reads a line, and returns the text to show, if any. Shows all lines except those of passed
     /// tests, and from time to time the progress of the run.
     pub(super) fn read(&mut self, line: &str) -> Option<String> {
         let line = line.trim_end();

@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow};
 use crate::backends::{BACKENDS, Needs};
 use crate::db::{self, InMemory, Server};
 
-/// The servers of the tests, or the reasons why they are missing. They are stopped when this is
-/// dropped.
+/// The servers of the tests, or the reasons why they are missing. Dropping this value stops the
+/// servers.
 pub(super) struct Servers {
     /// Each server by the name of its backend, with the variable that passes its URL to the tests.
     backends: Vec<(&'static str, &'static str, Result<Server>)>,
@@ -42,7 +42,7 @@ impl Servers {
         })
     }
 
-    /// Returns servers that are all unavailable for the same reason.
+    /// Returns a value in which every server is unavailable for the same reason.
     #[cfg(test)]
     pub(super) fn absent(reason: &'static str) -> Self {
         let needed = BACKENDS.iter();
@@ -56,7 +56,7 @@ impl Servers {
         }
     }
 
-    /// Returns no servers, for tests that need none.
+    /// Starts no servers, for a run whose tests need none.
     pub(super) fn none() -> Result<Self> {
         Ok(Self {
             memory: db::use_memory()?,

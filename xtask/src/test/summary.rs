@@ -1,4 +1,5 @@
-//! The end of a test run: what ran, what failed and how to run that again, in a few lines.
+//! The end of a test run: in a few lines, which tests ran, which failed, and how to run the failed
+//! tests again.
 
 use super::Step;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,7 @@ pub(super) struct Summary {
     pub(super) missing: Vec<&'static str>,
 }
 
-/// Summarizes the steps. `whole` is whether the steps should have tested every backend.
+/// Summarizes the steps. `whole` is true if the steps should have tested every backend.
 pub(super) fn of(steps: &[Step], report: &Report, servers: &Servers, whole: bool) -> Summary {
     let mut summary = Summary {
         lines: phases(steps),

@@ -96,7 +96,8 @@ impl<const KIND: usize> Job for As<KIND> {
             body: body.clone(),
             wrong: !right,
         };
-        // A short write to a file opened for appending is complete or absent, even after SIGKILL.
+        // A small write to a file that is opened for appending happens completely or not at all,
+        // even if the process is killed.
         let line = format!("{}\n", serde_json::to_string(&begun)?);
         (&notes.file).write_all(line.as_bytes())?;
         if duty.long {

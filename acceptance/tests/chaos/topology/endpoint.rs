@@ -39,9 +39,9 @@ impl Endpoint {
         self.way.send_modify(|way| way.port = port);
     }
 
-    /// Stops forwarding on the open connections without closing them for the client, which notices
-    /// nothing. The server's side is closed, so that the server keeps no transaction open. New
-    /// connections work.
+    /// Stops forwarding on the open connections. The client's side stays open, so the client
+    /// notices nothing. The server's side is closed, so that the server keeps no transaction open.
+    /// New connections work.
     pub(crate) fn forget(&self) {
         self.way.send_modify(|way| way.forgotten += 1);
     }

@@ -2,15 +2,16 @@
 //! survive.
 //!
 //! Each round has its own schema, four workers, and producers of plain jobs, jobs in lanes and jobs
-//! with permits: two on Ratchet's connections, one on the application's own pool. The producers
-//! continue after the fault. Every job in the database must end within a minute of the fault.
+//! with permits. Two producers use Ratchet's connections, and one uses the application's own pool.
+//! The producers continue after the fault. Every job in the database must end within a minute of
+//! the fault.
 //!
 //! | figure | meaning |
 //! |---|---|
 //! | calls refused | failed enqueue calls; with silent connections, one per producer is allowed |
-//! | left behind | acknowledged by the old server and missing on the new one at promotion; where the topology promises every acknowledged job, it counts as lost |
-//! | lost | present on the new server at promotion, or acknowledged afterwards, and missing in the end |
-//! | stale ends | the end of a body that was applied to a claim other than its own |
+//! | left behind | jobs that the old server acknowledged and the new server lacks at promotion; if the topology promises every acknowledged job, they count as lost |
+//! | lost | jobs that were on the new server at promotion, or were acknowledged afterwards, and are missing in the end |
+//! | stale ends | ends of bodies that were applied to a claim under which the body did not run |
 //! | double ends | jobs that ended twice on the new server |
 //! | stuck | jobs in the database that have not ended a minute after the fault |
 //! | crash counts | the sum over all jobs; must be 0, since no worker dies |
@@ -44,7 +45,7 @@ use self::verdict::{Figures, Stored};
 use crate::worker::Backend;
 
 /// How long the producers continue after a fault: at least `AFTER`, and at most `AT_MOST`
-/// milliseconds. Between the two they stop once everything runs again.
+/// milliseconds. In between, they stop as soon as everything runs again.
 const AFTER: Duration = Duration::from_secs(10);
 const AT_MOST: i64 = 45_000;
 /// The deadline of every job after a fault, in milliseconds.

@@ -23,13 +23,13 @@ use crate::worker::{Backend, Order};
 /// The number of endpoints. The test's own clients use the first; each worker has one of the
 /// others.
 pub(crate) const ENDPOINTS: usize = 5;
-/// In the fault with a stale endpoint, the first endpoint that stays on the old primary. A producer
-/// shares the last endpoint with a worker.
+/// With a stale endpoint as the fault, the number of the first endpoint that stays on the old
+/// primary. A producer shares the last endpoint with a worker.
 pub(crate) const STALE: usize = 3;
 /// The number of producers before the fault.
 pub(crate) const PRODUCERS: u64 = 3;
 pub(crate) const LANES: usize = 12;
-/// The limit of the resource.
+/// The number of permits of the resource of the permitted jobs.
 const PERMITS: u32 = 8;
 /// How often each producer enqueues. `BATCH` is the number of jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
@@ -56,8 +56,8 @@ const OLD: Menu = Menu {
     queues: &["early", "late", "latest"],
 };
 
-/// The menu of producers that use only the new server. It creates some of the routes that only the
-/// old server had, in another order, and never the others.
+/// The menu of producers that use only the new server. They create some of the routes that only the
+/// old server had, in another order. They never create the rest of those routes.
 const NEW: Menu = Menu {
     kinds: [KINDS[2], KINDS[1], KINDS[0]],
     queues: &["late"],
@@ -90,8 +90,8 @@ pub(crate) struct Ledger {
     /// How often each producer enqueues.
     tick: Duration,
     stop: AtomicBool,
-    /// Whether producers also use the new queues. `late_stored` is whether jobs of these queues are
-    /// stored.
+    /// Whether producers also use the later queues of their menu. `late_stored` is true once jobs
+    /// of these queues are stored.
     late: AtomicBool,
     late_stored: AtomicBool,
     /// Whether the fault is over.

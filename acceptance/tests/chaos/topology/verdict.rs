@@ -217,7 +217,7 @@ fn last_end(stored: &Stored, since: i64) -> u64 {
     last.map_or(0, |last| (last - since).max(0).cast_unsigned())
 }
 
-/// Counts the numbers that repeat an earlier one.
+/// Counts the numbers that repeat an earlier number.
 fn equals(numbers: &[u64]) -> usize {
     let different: BTreeSet<_> = numbers.iter().collect();
     numbers.len() - different.len()

@@ -72,7 +72,7 @@ async fn no_order_is_lost_on_postgres() {
     ended.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// Returns the URL with another database.
+/// Returns `url` with its database name replaced by `name`.
 fn with_database(url: &str, name: &str) -> String {
     let (address, settings) = url
         .split_once('?')
@@ -85,7 +85,8 @@ fn with_database(url: &str, name: &str) -> String {
     })
 }
 
-/// Runs the scenario, and prints the logs of the processes if it takes far too long.
+/// Runs the scenario. If the scenario takes longer than `SAFETY_NET`, prints the logs of the
+/// processes and panics.
 async fn guarded(folder: &Path, url: &str) {
     if tokio::time::timeout(SAFETY_NET, scenario(folder, url))
         .await
@@ -100,8 +101,8 @@ async fn guarded(folder: &Path, url: &str) {
 }
 
 async fn scenario(folder: &Path, url: &str) {
-    // The gateway of this process never answers, so the process holds the first charges until it is
-    // killed.
+    // The simulated gateway of this process takes an hour to answer, so the process still runs the
+    // first charges when the test kills it.
     let doomed = Program::start(folder, url, "shop-1", 3_600_000).await;
     let shop = Shop::new(url, vec![doomed.address]).await;
     for customer in 0..CUSTOMERS {
@@ -184,7 +185,7 @@ impl Shop {
         }
     }
 
-    /// Sends a request to one process after the other until one of them has handled it.
+    /// Sends a request to the processes in turn, until a process answers with a status of success.
     async fn send(&self, method: &str, path: &str, body: &str) -> String {
         for turn in 0.. {
             let address = {
@@ -216,7 +217,8 @@ impl Shop {
     async fn approve(&self, customer: usize) {
         let big = order(customer, ORDERS_EACH - 1);
         assert!(big.cents >= BIG);
-        // Until the order is charged, no job waits for the approval, and the answer is 404.
+        // Until the order is charged, no job waits for the approval, and the answer is 404. `send`
+        // repeats the request after such an answer.
         self.send("POST", &format!("/orders/{}/approve", big.id), "")
             .await;
     }
@@ -301,7 +303,8 @@ impl Shop {
             if held.iter().any(|held| held.id == job.id) {
                 assert_eq!(job.crash_count, 1, "{job:?}");
             }
-            // An order that was approved does not expire.
+            // The test approves every big order, so no order expires, and all jobs of kind `expire`
+            // are cancelled.
             let expires = job.spec.route.kind == "expire";
             let end = if expires {
                 JobState::Cancelled
@@ -329,7 +332,7 @@ impl Shop {
 }
 
 fn order(customer: usize, number: usize) -> Order {
-    // The gateway is busy at first for amounts that end in 7.
+    // At the first attempt, the gateway refuses amounts that end in 7.
     let cents = if number + 1 == ORDERS_EACH {
         BIG
     } else {

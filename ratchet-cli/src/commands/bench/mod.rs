@@ -138,7 +138,7 @@ async fn measure(
     let finished = || Ok(usize::try_from(node.stats().finished).unwrap_or(usize::MAX));
     wait_for::<Failure>(loaded, STUCK, finished).await?;
     phases.push(Figures::new("drain", loaded, clock.elapsed(), Vec::new()));
-    // Enqueue these jobs through a client other than the node's own.
+    // Enqueues these jobs through a client other than the node's own.
     let clock = Clock::start();
     enqueue_at(PACE, client, &ledger, new_job, |_| {}).await?;
     wait_for::<Failure>(loaded + latency, STUCK, finished).await?;

@@ -422,8 +422,8 @@ mod tests {
             node
         };
         let newest = built_in.version.as_deref();
-        // Nodes with an earlier release of Ratchet do not report the version, and a directory may
-        // not name one.
+        // Nodes with an earlier release of Ratchet do not report the version, and a directory with
+        // time-zone data may lack a version.
         assert!(codes(&seen(vec![with(newest), with(newest), with(None), node(3)])).is_empty());
         assert_eq!(codes(&seen(vec![with(Some("2025b"))])), ["zone_data_old"]);
         let mut seen = seen(vec![with(newest), with(Some("2025b")), node(3)]);

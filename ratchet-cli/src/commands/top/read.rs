@@ -17,8 +17,8 @@ use crate::exit::Failure;
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
 /// Minimum interval between two queries for the newest dead letters.
 const FAILURES_INTERVAL: Duration = Duration::from_secs(1);
-/// After a query, the next query of the same kind waits for at least this many times the duration
-/// of the first query.
+/// After a query, the reader waits at least this many times the duration of the query before it
+/// runs the same query again.
 const SHARE: u32 = 50;
 /// Maximum number of dead letters that the view shows.
 const FAILURES: usize = 8;
@@ -45,8 +45,8 @@ impl<'a> Reader<'a> {
         let leaders = client.leaders(&nodes).await?;
         let due = client.due_routes().await?;
         let mut queues = self.queues.get(queues::queues(client)).await?;
-        // The counts may be from an earlier read, so take the delays and the pauses from the due
-        // routes.
+        // The counts may be from an earlier read. So this takes the delays and the pauses from the
+        // due routes, which were just read.
         for queue in &mut queues.queues {
             let of_queue = due
                 .iter()

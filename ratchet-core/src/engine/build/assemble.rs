@@ -116,7 +116,7 @@ impl NodeBuilder {
     }
 }
 
-/// The number of roles from which a node reads the locks of all roles in one call.
+/// From this number of roles on, a node reads the locks of all roles in one call.
 const SHARING: usize = 10;
 
 /// Creates the elections of the roles in which the node may lead.

@@ -29,7 +29,7 @@ impl NodeBuilder {
         if kinds.is_empty() && self.daemons.is_empty() {
             let named = self.pools.iter().flat_map(|pool| &pool.kinds);
             kinds.extend(named.filter_map(|kind| Name::new("kind", kind).ok()));
-            // This kind is left for the default pool.
+            // Adds a kind that no pool names, so that the default pool has a kind to run.
             kinds.extend(Name::new("kind", "any other"));
             let chosen = self.roles.iter().flatten();
             let others = chosen
@@ -48,8 +48,8 @@ impl NodeBuilder {
         let mut capabilities = self.capabilities.clone();
         let refuses = !self.config.untagged || self.pools.iter().any(|pool| !pool.untagged);
         if capabilities.is_empty() && refuses {
-            // The program or its environment may add capabilities. Without any, the node could
-            // claim no job.
+            // The program or its environment may add capabilities later. Without this placeholder,
+            // the check would report that the node can claim no job.
             capabilities.extend(Name::new("capability", "any other"));
         }
         let pools = partition(

@@ -29,8 +29,8 @@ impl NodeBuilder {
     /// Takes part in the election of the leader of this role of the application.
     /// [`Node::leadership`](crate::Node::leadership) reports whether the node leads.
     ///
-    /// Nodes that start together share several roles at random. A node that leads keeps its roles
-    /// until it stops or fails.
+    /// If several nodes start together, the roles are distributed over them at random. A node that
+    /// leads keeps its roles until it stops or fails.
     pub fn role(mut self, role: &str) -> Self {
         if let Some(role) = self.keep(Name::new("role", role)) {
             self.leads.push(role);
@@ -47,8 +47,8 @@ impl NodeBuilder {
     /// the role to other nodes for five minutes. A body that returns `Ok` is started again only in
     /// the next term.
     ///
-    /// Two instances may run for a moment if the node of one has lost its leadership and has not
-    /// noticed yet. For a write that only one instance may make, use the
+    /// Two instances may run for a moment if the node of one instance has lost its leadership and
+    /// has not noticed yet. For a write that only one instance may make, use the
     /// [`guard`](DaemonContext::guard) or the [`term`](DaemonContext::term).
     ///
     /// ```

@@ -13,9 +13,9 @@ impl NodeBuilder {
     /// The leader of the maintenance role looks for due jobs every `max`, on behalf of all nodes.
     /// An idle node that has received a beacon from that leader in the last 5 s polls only every 15
     /// times `max`. So a job whose wakeup is lost waits for up to twice `max`, and up to 5 s longer
-    /// if the leader died. After a slow look, the leader pauses for 20 times as long as the look
-    /// took, up to 2 minutes; in the meantime only polls find such a job. A leader whose `max` is
-    /// longer than 2 s sends no beacons, so the other nodes poll as usual.
+    /// if the leader died. If it takes the leader long to look for due jobs, it pauses for 20 times
+    /// that duration, up to 2 minutes. In the meantime, only polls find such a job. A leader whose
+    /// `max` is longer than 2 s sends no beacons, so the other nodes poll as usual.
     pub fn poll_interval(mut self, min: Duration, max: Duration) -> Self {
         self.config.poll_min = min;
         self.config.poll_max = max;
@@ -52,15 +52,15 @@ impl NodeBuilder {
     ///
     /// Jobs that this node's client enqueues start at once, and delayed and recurring jobs start
     /// when they are due. A job that the client enqueues in a transaction of the application starts
-    /// after the commit, at most about as long after it as the transaction took since the enqueue,
-    /// if that is less than a minute. What another client or process enqueues or asks for takes
-    /// effect up to `interval` later, as do the timeouts of signals. To wake this node from another
-    /// client of the process, create an [`InProcessCoordinator`], and pass a clone of it to this
-    /// builder and to [`Client::with_coordinator`](crate::Client::with_coordinator).
+    /// after the commit. The delay is at most about the time from the enqueue to the commit, if
+    /// that time is less than a minute. Enqueues and other calls of another client or process take
+    /// effect up to `interval` later, and so do the timeouts of signals. To wake this node from
+    /// another client of the process, create an [`InProcessCoordinator`], and pass a clone of it to
+    /// this builder and to [`Client::with_coordinator`](crate::Client::with_coordinator).
     ///
     /// While no node leads, delayed jobs and retries start up to `interval` late. After a crash of
-    /// the leader, that lasts for `interval` and another minute. If a new process starts before the
-    /// old one has ended, as in a rolling deployment, it lasts for up to `interval`.
+    /// the leader, no node leads for `interval` and another minute. If a new process starts before
+    /// the old one has ended, as in a rolling deployment, no node leads for up to `interval`.
     ///
     /// ```
     /// # use std::sync::Arc;

@@ -14,7 +14,8 @@ use crate::time;
 
 /// The time from an enqueue to the first look.
 const FIRST: Duration = Duration::from_millis(100);
-/// The longest delay between two looks. All looks after one enqueue take about twice as long.
+/// The longest delay between two looks. In total, the node looks for about twice as long after an
+/// enqueue.
 const LAST: Duration = Duration::from_secs(60);
 
 /// Looks for jobs after each enqueue in a transaction, as long as the node runs.

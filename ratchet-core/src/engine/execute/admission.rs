@@ -25,8 +25,8 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// Once this many keys have a recorded delay, each new delay first removes the keys whose delays
 /// have passed.
 const MANY: usize = 1_024;
-/// The jitter of the delay of a job with a limited key, as a fraction of the interval. It prevents
-/// the delayed jobs of several nodes from returning together.
+/// The most by which jitter extends the delay of a job with a limited key, as a fraction of the
+/// interval. The jitter prevents the delayed jobs of several nodes from returning together.
 const JITTER: f64 = 0.1;
 
 /// The rate limits of a node, and the jobs that they delay during one run.

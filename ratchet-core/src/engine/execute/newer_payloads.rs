@@ -10,8 +10,9 @@ use crate::name::Name;
 
 /// How long a job with a newer payload is postponed the first time.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The longest time for which a job with a newer payload is postponed. A job may wait this long for
-/// the first node of the next release, and nodes of the old release claim it in vain this often.
+/// The longest time for which a job with a newer payload is postponed. Even after a node of the
+/// next release has started, the job may wait this long. Nodes of the old release claim the job in
+/// vain at this interval.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Returns how long to postpone a claim, for a `random` in `0.0..1.0`. The delay doubles with every

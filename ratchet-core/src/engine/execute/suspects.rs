@@ -1,7 +1,7 @@
 //! Suspects: jobs that have lost a claim before, and so may have killed their node.
 //!
-//! The body of a suspect begins only after the store has recorded this, so that if the node dies,
-//! only the jobs that were running lose part of their crash budget. From
+//! The body of a suspect begins only after the store has recorded that it begins. So if the node
+//! dies, only the jobs that were running lose part of their crash budget. From
 //! [`Config::isolate_from`](crate::engine::settings::config::Config::isolate_from) losses on, at
 //! most one suspect runs on a node at a time. Then a job that kills its process uses up only its
 //! own crash budget. The other suspects are snoozed without using an attempt, and any node may run

@@ -36,7 +36,7 @@ use crate::time;
 /// this number.
 const MOST_LOOKS: u32 = 16;
 
-/// The time from a change of when jobs are due, made by this process, to the next look. It matters
+/// If this process changes when jobs are due, the next look follows after this time. It matters
 /// only if `poll_interval.max` is longer. It is not zero, so that the woken nodes can claim first.
 const SOON: Duration = Duration::from_secs(1);
 

@@ -178,8 +178,9 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
 }
 
 /// Returns whether the node is idle, so that its death would delay no work. An idle node is active,
-/// runs no job body and leads no other node; `alone` is whether there is none. It has no claim that
-/// waits for a slot, and the store lists no claim that the node never received.
+/// runs no job body and leads no other node. `alone` is true if there is no other node. An idle
+/// node has no claim that waits for a slot, and the store lists no claim that the node never
+/// received.
 fn is_at_rest(run: &HeartbeatHandles, alone: bool) -> bool {
     let holds = run.claims.has_waiting() || run.claims.ledger.unheld() > 0;
     let leads_others = run.roles.any_leads() && !alone;

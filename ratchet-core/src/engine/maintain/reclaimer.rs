@@ -39,7 +39,8 @@ use crate::time;
 const WITHOUT_LEADING: u32 = 10;
 /// Number of passes in a row that a node skips while it receives the leader's beacons.
 const SKIPPED: u32 = 11;
-/// Number of intervals between passes for which a successful reclaim call counts.
+/// After a successful reclaim call, reclaiming counts as working for this many intervals between
+/// passes.
 const PASSES: u32 = 3;
 /// Maximum number of jobs that one call marks as failed because their signal did not arrive in
 /// time.
@@ -95,8 +96,8 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
     }
 }
 
-/// Makes one pass: reads the nodes, sends a heartbeat, marks silent nodes dead, reclaims lost claims, and fails jobs
-/// whose signal did not arrive in time.
+/// Makes one pass: reads the nodes, sends a heartbeat, marks silent nodes dead, reclaims lost
+/// claims, and fails jobs whose signal did not arrive in time.
 async fn tick(run: &ReclaimerHandles) -> Result<()> {
     let (calls, config) = (&run.common.calls, &run.common.config);
     // Most sweeps would change nothing, and a guarded write costs several statements. So the node

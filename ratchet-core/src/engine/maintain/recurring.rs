@@ -524,7 +524,8 @@ async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
     }
 }
 
-/// Stores a definition, and returns whether this changed it. The caller wakes the other nodes.
+/// Stores a definition, and returns whether this changed it. If so, the caller must wake the other
+/// nodes.
 async fn put(run: &RecurringHandles, definition: &Definition) -> Result<bool> {
     let put = PutRecurring::new(definition.clone()).declared(true);
     let outcome = run.client.recurring().put_quietly(&put).await?;

@@ -1,12 +1,13 @@
 //! The beacons of the node that leads the role `maintenance`.
 //!
 //! The leader sends a beacon every 2 s while it looks for due jobs and reclaims lost claims. If
-//! there is no other node, only its own loops receive the beacon, without the transport of the
-//! wakeups. A node that receives beacons knows that the leader works, and that wakeups arrive. So
-//! it needs to read less often: whether jobs are due, who leads, and whether a recurring definition
-//! has changed.
+//! there is no other node, only the leader's own loops receive the beacon, and the transport of the
+//! wakeups is not used. A node that receives beacons knows that the leader works, and that wakeups
+//! arrive. So it needs to read less often: whether jobs are due, who leads, and whether a recurring
+//! definition has changed.
 //!
-//! A wakeup for all nodes ends the trust in earlier beacons, because wakeups may have been lost. A
+//! A node that reads less often depends on wakeups. After a wakeup for all nodes, it no longer
+//! trusts earlier beacons, because a transport sends such a wakeup when it may have lost others. A
 //! leader that resigns sends a last beacon that says so.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +70,7 @@ impl Received {
 }
 
 impl Beacons {
-    /// Records that a beacon of this leader was received, which trusts its leadership for
+    /// Records that a beacon of this leader was received. The leader trusts its leadership for
     /// `leads_for`. Zero means that it has resigned.
     pub(crate) fn receive(&self, leader: NodeId, leads_for: Duration) {
         let heard = time::monotonic();

@@ -119,7 +119,8 @@ impl Liveness {
         };
         let (since, patience) = match heard.as_ref().filter(in_time) {
             Some(heard) => (heard.since, heard.patience),
-            // A period that ends before its patience has passed leaves the patience to the next one.
+            // If a period ends before its patience has passed, the next period needs at least that
+            // patience.
             None => {
                 let left = heard.as_ref().filter(|heard| !heard.is_patient());
                 let left = left.map_or(Duration::ZERO, |heard| heard.patience);
@@ -254,8 +255,8 @@ mod tests {
         let label = Name::new("label", "n").unwrap();
         let beat = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, second * 5);
         let origin = time::monotonic();
-        // Sends a heartbeat `after` the last one. The store was last seen `lost` seconds earlier than
-        // the last reply said.
+        // Sends a heartbeat `after` seconds after the last one. According to the reply, the store
+        // last saw the node `lost` seconds earlier than the previous reply said.
         let mut last = None;
         let mut beat_after = async |after: u32, lost: i64| {
             tokio::time::sleep(second * after).await;

@@ -142,8 +142,8 @@ impl Config {
         self.heartbeat_interval.min(self.store_deadline)
     }
 
-    /// Returns the number of lost claims from which the node runs such jobs one at a time. So if
-    /// one of them kills the process, no other such job loses its claim.
+    /// Returns the number of lost claims of a job from which on the node runs no other such job at
+    /// the same time. So if the job kills the process, no other such job loses its claim.
     pub(crate) fn isolate_from(&self) -> u32 {
         self.max_crashes.saturating_sub(1).max(1)
     }

@@ -1,14 +1,18 @@
 //! Keeps a node from always reclaiming the permit that it just released.
 //!
-//! The node that releases a permit is the first to request it again. If it has enough jobs of its
-//! own, it would keep the permit forever. So the node sends hints to other nodes, at most once per
-//! [`HINTS`] and route, because each hint costs its receiver a claim call. A hint goes to one node
-//! that runs jobs of the same route, and such nodes take turns. A hint takes time to arrive. So the
-//! pollers of the node also pause for [`PAUSE`], at most once per [`PAUSES`].
+//! The node that releases a permit is the first to request it again. If enough jobs on this node
+//! need the permit, the node would keep it forever. So the node sends hints to other nodes. For
+//! each route whose jobs released permits, one node that runs jobs of this route receives a hint.
+//! These nodes take turns. Each hint costs its receiver a claim call, so the node sends at most one
+//! round of hints per [`HINTS`].
+//!
+//! Because a hint takes time to arrive, the pollers of this node also pause for [`PAUSE`], at most
+//! once per [`PAUSES`].
 //!
 //! Jobs of other routes may need the same permit, on nodes that do not run jobs of this route. So
-//! at the beginning of a pause, one of these nodes also receives a hint; they take turns too. A
-//! node that is alone in the cluster sends no hints and does not pause.
+//! at the beginning of a pause, one of the nodes that do not run jobs of this route also receives a
+//! hint. These nodes take turns too. A node that is alone in the cluster sends no hints and does
+//! not pause.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,8 +22,8 @@ use tokio::time::Instant;
 
 use crate::route::Route;
 
-/// Minimum time between two rounds of hints. A round that is sent when the pollers begin to pause
-/// is an exception.
+/// Minimum time between two rounds of hints. When the pollers begin to pause, a round is sent even
+/// if less time has passed.
 const HINTS: Duration = Duration::from_millis(20);
 /// Time for which the pollers of this node pause, so that another node can claim the released
 /// permit. The pause is longer than a hint and the resulting claim call take.
@@ -48,8 +52,8 @@ struct State {
     paused: Option<Instant>,
     /// Time at which the last hints were sent.
     hinted: Option<Instant>,
-    /// Routes of jobs that released permits too soon after the last hints. Hints for these routes
-    /// must still be sent.
+    /// Routes whose hints are delayed, because their jobs released permits less than [`HINTS`]
+    /// after the last hints. These hints must still be sent.
     owed: HashSet<Route>,
 }
 

@@ -45,7 +45,8 @@ impl HeldClaims {
         self.pools.iter().map(RunPool::held).sum()
     }
 
-    /// Subtracts claims that were settled, handed back or lost from the claims that the pool holds.
+    /// Reduces the number of claims that `pool` holds by `claims`, because they were settled,
+    /// handed back or lost.
     pub(crate) fn let_go(&self, pool: &RunPool, claims: usize) {
         pool.let_go(claims);
         self.settled.notify_one();
@@ -58,7 +59,8 @@ impl HeldClaims {
         self.let_go(pool, 1);
     }
 
-    /// Removes a claim whose job body stalled, without settling the claim. The cluster reclaims it.
+    /// Removes a claim whose job body stalled, without settling the claim. The cluster reclaims the
+    /// job later.
     pub(crate) fn give_up_stalled(&self, pool: &RunPool, token: ClaimToken) {
         pool.metrics.lost_running();
         self.ledger.give_up(token);
@@ -88,16 +90,17 @@ impl HeldClaims {
         }
     }
 
-    /// Adds the settlement of a claim to the send buffer. The settler waits for more settlements if
-    /// these will probably follow soon. If other jobs wait for the end of this job or for its
-    /// permit, nodes are woken after the settlement is written.
+    /// Adds the settlement of a claim to the send buffer. If more settlements will probably follow
+    /// soon, the settler waits for them before it sends the batch. After the settlement is written,
+    /// pollers are woken if other jobs wait for the end of this job, or if this job releases a
+    /// permit.
     pub(crate) fn settle(&self, pool: &RunPool, claim: &Claim, settlement: Settlement) {
         self.add(Ending::new(settlement, claim, pool), pool);
     }
 
     /// Adds the settlement of a claim to the send buffer, like [`settle`](Self::settle). After the
     /// settlement is written, the hooks are notified of the end of the claim. Use this method if
-    /// the job body ran or the job ends.
+    /// the job body ran, or if the job ends without running.
     pub(crate) fn settle_ended(&self, pool: &RunPool, claim: &Arc<Claim>, settlement: Settlement) {
         let mut ending = Ending::new(settlement, claim, pool);
         ending.tell(claim);

@@ -1,17 +1,20 @@
 //! The settler: ends claims in batches.
 //!
-//! A buffer collects the settlements, and the settler sends them to the store in one call. If no
-//! other claim of their pools is ready to run, it sends them at once, because no settlement will
-//! join them soon. Otherwise it sends them when there are enough of them, or when [`LINGER`] has
-//! passed. While one call is in progress, the buffer collects the next batch.
+//! A buffer collects the settlements, and the settler sends them to the store in one call. Jobs
+//! that are ready to run in the same pools will probably cause more settlements soon. So if there
+//! are such jobs, the settler waits until it has [`ENOUGH`] settlements or until [`LINGER`] has
+//! passed. Otherwise it sends the settlements at once. While one call is in progress, the buffer
+//! collects the next batch.
 //!
 //! If the store fails, the settler retries until the call succeeds. Until then, the claims count as
-//! held, so that the poller does not claim more jobs than the node can run.
+//! held, so the poller does not claim more jobs than the node can run.
 //!
 //! Two kinds of settlements are sent and retried in separate calls, so that they do not delay the
-//! others. The store rejects the first kind permanently, although it accepts others. The second
-//! kind contends with a transaction that stays open: for example, a producer that was killed still
-//! locks the lane of the job.
+//! other settlements:
+//!
+//! - Settlements that the store rejects, although it accepts others, or that take too long.
+//! - Settlements that contend with a transaction that stays open. For example, a killed producer's
+//!   transaction may still lock the lane of the job.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -41,15 +44,16 @@ use crate::time;
 const LINGER: Duration = Duration::from_millis(2);
 /// The timeout for sending a wakeup to other nodes after this node released permits or claims.
 pub(crate) const SENDING: Duration = Duration::from_millis(20);
-/// The number of timeouts after which a batch is still retried as a whole. After one more timeout,
-/// each settlement is sent in a separate call. A single settlement may take too long, for example
-/// if very many jobs wait for the end of its job.
+/// How many times a batch is sent again as a whole after a timeout. After one more timeout, each
+/// settlement is sent in a separate call, because a single settlement may have caused the timeouts.
+/// For example, very many jobs may wait for the end of its job.
 const TIMEOUTS: u32 = 1;
 /// The maximum number of settlements that are sent at the same time in separate calls. It is
 /// smaller than a store's default connection pool, because each call may occupy a connection until
 /// its deadline.
 const APART: usize = 5;
-/// The number of failed attempts to store one contended settlement after which a warning is logged.
+/// A warning is logged when the separate calls for one settlement have failed this many times
+/// because of contention.
 const CONTENTIONS: u32 = 3;
 
 pub(crate) struct SettlerHandles {
@@ -101,8 +105,8 @@ struct Settler {
     refused: Batch,
     retry_at: Option<Instant>,
     backoff: RetryDelays,
-    /// One task for each settlement that contends with other writes. The task retries the
-    /// settlement.
+    /// One task for each settlement that contends with other writes. The task repeats the call as
+    /// long as the contention lasts.
     contended: JoinSet<()>,
     apart: Arc<Semaphore>,
 }
@@ -126,8 +130,8 @@ impl Settler {
         }
     }
 
-    /// Sends the buffered settlements, and retries after transient errors. Hands settlements that
-    /// contend with other writes to separate tasks. Then retries the `refused` settlements if
+    /// Sends the buffered settlements, and retries after transient errors. Settlements that contend
+    /// with other writes are passed to separate tasks. Then retries the `refused` settlements if
     /// `retry_at` has passed.
     async fn tick(&mut self, run: &Arc<SettlerHandles>) {
         while self.contended.try_join_next().is_some() {}
@@ -176,7 +180,8 @@ impl Settler {
     }
 
     /// Spawns a task for each settlement. The task sends the settlement in a separate call, and
-    /// retries while it contends with other writes.
+    /// repeats the call as long as it fails because of other writes. After any other error, the
+    /// settlement returns to the buffer.
     fn settle_apart(&mut self, run: &Arc<SettlerHandles>, contended: Batch) {
         for ending in contended.into_iter() {
             let (run, apart) = (Arc::clone(run), Arc::clone(&self.apart));
@@ -208,12 +213,13 @@ impl Settler {
         }
     }
 
-    /// Sends each settlement in a separate call. So if the store rejects a settlement, or takes too
-    /// long for it, only the job of this settlement is affected.
+    /// Sends each settlement in a separate call. If the store rejects a settlement, or takes too
+    /// long to write it, this affects only the job of this settlement.
     ///
-    /// A rejected settlement is retried later. If its content is invalid, it is first replaced by a
-    /// failure with the reason. If the store becomes unavailable, the current and all remaining
-    /// settlements return to the buffer.
+    /// A settlement that is rejected or times out is retried later. If the store rejects its
+    /// content as invalid, the job fails instead, with the store's error as the reason. If the
+    /// store becomes unavailable, the current settlement and all remaining ones return to the
+    /// buffer.
     async fn one_by_one(&mut self, run: &SettlerHandles, batch: Batch) {
         let mut batch = batch.into_iter();
         let mut timeouts_in_a_row = 0;
@@ -265,8 +271,9 @@ impl Settler {
     }
 }
 
-/// Returns whether the call may have failed because other calls blocked it. A timeout counts only
-/// if other jobs wait for a job of the batch, because the call may then have waited for a lock.
+/// Returns whether the call may have failed because other calls blocked it. After a timeout, this
+/// is likely only if other jobs wait for a job of the batch: the call then also writes rows that
+/// other calls may have locked.
 fn contends(error: &StoreError, batch: &Batch) -> bool {
     match error.kind() {
         StoreErrorKind::Contention => true,
@@ -289,9 +296,10 @@ async fn send(run: &SettlerHandles, batch: &[Settlement]) -> Result<Vec<Fenced>>
 
 /// Settles claims that this node does not hold.
 ///
-/// Sends all settlements in one call first. If this call fails by contention or by a timeout, sends
-/// each settlement in a separate call. So the caller learns which claims have ended, even if others
-/// cannot be settled. The store will not list the ended claims again.
+/// Sends all settlements in one call first. If this call fails because of contention or a timeout,
+/// sends each settlement in a separate call. So the caller learns which claims have ended, even if
+/// some claims cannot be settled. The caller cannot learn this later, because the store does not
+/// list ended claims again.
 ///
 /// No separate call starts later than one store deadline after the first call failed. Settlements
 /// that are not sent in time get a `Timeout` error. If the first call fails for another reason, the
@@ -327,7 +335,7 @@ async fn settle_one(common: &Common, end: Settlement, until: Instant) -> Result<
     Ok(one.await?.first().copied().unwrap_or(Fenced::Stale))
 }
 
-/// The numbers of one pool's settlements in a batch, by the store's answer.
+/// Counts the settlements of one pool in a batch: those sent, and those with each result.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     sent: usize,
@@ -347,9 +355,9 @@ fn failed(settlement: &Settlement, error: &StoreError) -> Settlement {
     }
 }
 
-/// Completes a batch that the store has written: calls [`let_go`], and wakes pollers that may now
-/// find a job to claim. If the batch released permits, another node is woken first. Otherwise this
-/// node would reclaim the permits before another node can.
+/// Completes a batch that the store has written: calls [`let_go`], and wakes the pollers of this
+/// node that may now find a job to claim. If the batch released permits, other nodes receive hints
+/// first. Otherwise this node would claim the permits again before another node can.
 async fn wind_up(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     if !run.interval.is_alone() {
         let released = batch.of.iter().filter_map(|of| of.permit.clone());

@@ -292,8 +292,8 @@ impl Definition {
         {
             return Err(InvalidInput::new("ends_at", "is before starts_at"));
         }
-        // Every field is listed, so that a new field does not compile before this function decides
-        // whether many jobs can share it.
+        // Lists every field, so that this function stops compiling when a field is added. The
+        // author must then decide whether many jobs can share the value of the new field.
         let JobSpec {
             route: _,
             payload: _,

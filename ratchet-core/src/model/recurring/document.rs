@@ -1,4 +1,4 @@
-//! The document as which a store can keep a recurring definition.
+//! The JSON document in which a store can keep a recurring definition.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,8 +48,8 @@ impl RecurringRecord {
     /// returned.
     ///
     /// # Errors
-    /// Returns an [`InvalidInput`] if the text is not such a document, or if its definition is one
-    /// that this version cannot read.
+    /// Returns an [`InvalidInput`] if the text is not such a document, or if this version cannot
+    /// read the definition in it.
     pub fn decode(document: &str) -> Result<Self, InvalidInput> {
         let read: Document = document::decode(document)?;
         let incarnation = read.incarnation.parse::<Incarnation>();

@@ -139,11 +139,11 @@ pub struct DueRecurring {
     /// The claimed definitions in their state after the claim, including the tokens that are needed
     /// to fire them.
     pub definitions: Vec<RecurringRecord>,
-    /// The time until the first of all other definitions can be claimed. `None` if all other
+    /// The time until a definition that is not in `definitions` can be claimed. `None` if all these
     /// definitions are paused or have no more slots.
     pub next_in: Option<Duration>,
-    /// The number of other claimed definitions that this version of Ratchet cannot read. A newer
-    /// version may be able to read them.
+    /// The number of definitions that were claimed but are not in `definitions`, because this
+    /// version of Ratchet cannot read them. A newer version may be able to read them.
     pub unreadable: usize,
 }
 

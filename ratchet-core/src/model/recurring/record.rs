@@ -352,7 +352,7 @@ mod tests {
             (edited.incarnation, edited.created_at),
             (record.incarnation, at(0))
         );
-        // An overdue slot stays overdue if the slots are the same.
+        // If an edit does not change the slots, an overdue slot stays overdue.
         let other = put(Recurring::every(Duration::from_secs(3_600)).overlap(Overlap::Skip));
         let edited = record.edited(&other, at(4_000)).unwrap();
         assert_eq!((edited.next_fire, edited.revision), (Some(at(3_600)), 2));
