@@ -1,4 +1,4 @@
-//! [`PermitStore`] on MongoDB, where there are transactions, and the use of permits by enqueues and
+//! [`PermitStore`] on MongoDB servers with transactions, and the use of permits by enqueues and
 //! claims.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,7 +82,8 @@ impl MongoStore {
 
     /// Fails if a route needs a permit of a resource whose limit was never set. [permit.unknown]
     pub(crate) async fn require_permits(&self, routes: &[&Route]) -> Inner<()> {
-        // A stored route was checked when it was stored, and resources are never deleted.
+        // Skip the known routes: each was checked when it was stored, and resources are never
+        // deleted.
         self.routes().check(self.live()).await?;
         let unknown = routes.iter().filter(|route| !self.routes().is_known(route));
         let wanted: Vec<&Name> = unknown.filter_map(|route| route.permit.as_ref()).collect();
@@ -103,8 +104,9 @@ impl MongoStore {
         })
     }
 
-    /// Returns the number of free permits for jobs of these routes. The result may be outdated at
-    /// once, because nothing is locked. So a claim that uses a permit checks again.
+    /// Returns the number of free permits for jobs of these routes. The result may be outdated
+    /// immediately, because nothing is locked. So a claim that uses a permit counts the free
+    /// permits again.
     pub(crate) async fn rest_of_permits(&self, routes: &[(i32, Route)]) -> Inner<Budget> {
         let side = self.main();
         let names = resources(routes.iter().map(|(_, route)| route));
@@ -114,9 +116,9 @@ impl MongoStore {
     /// Claims as many of the chosen jobs as have free permits, in the given order. Returns the
     /// number of claimed jobs. Every chosen job must need a permit.
     ///
-    /// Each claim writes to the documents of its resources. So if two concurrent claims need the
-    /// same resource, one of them is retried. For this reason, no other claim can take a permit of
-    /// these resources until this claim commits. [permit.max]
+    /// Each claim writes to the documents of its resources. So two concurrent claims that need the
+    /// same resource conflict, and one of them is retried. Therefore, no other claim can take a
+    /// permit of these resources before this claim commits. [permit.max]
     pub(crate) async fn take_permitted(
         &self,
         request: &ClaimRequest,

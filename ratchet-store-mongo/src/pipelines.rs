@@ -1,5 +1,5 @@
-//! Builds the filters, updates and pipelines for the server. The comment of each names the clauses
-//! that it implements, and the index that it uses.
+//! Builds the filters, updates and pipelines for the server. The doc comment of each function names
+//! the clauses that the function implements, and the index that the server uses.
 //!
 //! Strings from outside are wrapped in `$literal` wherever the server would otherwise evaluate a
 //! leading `$` as an expression.
@@ -24,7 +24,7 @@ pub(crate) const LONGEST: i64 = i64::MAX / 2;
 /// sorted streams. With more values, it sorts in memory.
 const ROUTES: usize = 150;
 
-/// Fields that a job has only while a claim of it runs. They are removed when the claim ends.
+/// Fields of a job that describe its running claim. They are removed when the claim ends.
 const CLAIM: [&str; 5] = [
     "node",
     "claimed_at",
@@ -139,7 +139,7 @@ pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     ]
 }
 
-/// Returns a filter for those chosen jobs that can still be claimed. The filter checks all
+/// Returns a filter for the jobs in `chosen` that can still be claimed. The filter checks all
 /// conditions of a claim again, except the route, because the route of a job never changes. It also
 /// requires that `claim_seq` is a number, because otherwise `$inc` would fail the whole claim. Uses
 /// the index on `_id`. [claim.exclusive] [priority.job]
@@ -491,8 +491,9 @@ pub(crate) fn heads(jobs: &str, lanes: &[String]) -> Vec<Document> {
     ]
 }
 
-/// Returns a filter for the lock `name` that matches if this owner may acquire the lock. This is so
-/// if the lock is free, or if this owner already holds it. [lock.exclusive] [lock.expire]
+/// Returns a filter for the lock `name` that matches if this owner may acquire the lock. The owner
+/// may acquire the lock if the lock is free, or if the owner already holds it. [lock.exclusive]
+/// [lock.expire]
 pub(crate) fn takeable_lock(name: &str, owner: &str, now: Now) -> Document {
     let mine = doc! { "$eq": ["$owner", literal(owner)] };
     let free = doc! { "$lte": ["$expires_at", now.expression()] };
@@ -519,8 +520,8 @@ pub(crate) fn renewed_end(ttl: i64, now: Now) -> Document {
     doc! { "$min": [soonest, after(ttl.saturating_mul(2))] }
 }
 
-/// Returns an expression for the next number in this field. It is the last number plus one, or the
-/// current time if that is greater. [lock.fence] [version.bump]
+/// Returns an expression for the next number in this field. The next number is the last number plus
+/// one, or the current time if the time is greater. [lock.fence] [version.bump]
 pub(crate) fn next_in_time(field: &str, now: Now) -> Document {
     let next = doc! { "$add": [{ "$ifNull": [field, 0_i64] }, 1_i64] };
     doc! { "$max": [next, now.expression()] }

@@ -15,8 +15,8 @@ use crate::row;
 use crate::store::MongoStore;
 
 impl MongoStore {
-    /// Deletes these old jobs and returns how many it deleted. A job that was requeued since it was
-    /// read stays.
+    /// Deletes these old jobs and returns how many it deleted. Keeps each job that was requeued
+    /// after it was read.
     pub(crate) async fn purge_these(
         &self,
         tx: &mut Tx<'_>,
@@ -72,8 +72,8 @@ impl MongoStore {
         guarded.finish(self, deleted).await
     }
 
-    /// Deletes those of these jobs that still match the filter, together with their links and
-    /// attempts. Their idempotency keys stay. Returns how many jobs it deleted. [purge.keys]
+    /// Deletes the jobs in `these` that still match the filter `still`, together with their links
+    /// and attempts. Their idempotency keys stay. Returns how many jobs it deleted. [purge.keys]
     /// [delete.job] [link.kept]
     pub(crate) async fn forget(
         &self,

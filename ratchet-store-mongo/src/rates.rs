@@ -1,4 +1,5 @@
-//! [`RateStore`] on MongoDB: one command per start, with and without transactions.
+//! [`RateStore`] on MongoDB. Each start takes one command, on servers with and without
+//! transactions.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,8 +21,8 @@ use crate::store::{MongoStore, pause};
 impl RateStore for MongoStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
         // If the reply to a granted request is lost, the start is counted and not used. A repeated
-        // request would count it twice. So the call is repeated only if the last try had no effect.
-        // It then keeps the answers that it already has.
+        // request would count a second start. So the call is repeated only if the last try had no
+        // effect. The repetition keeps the answers that the call already has.
         let answers = Mutex::new(Vec::with_capacity(requests.len()));
         self.call_going_on("take", || self.take_rates(requests, &answers))
             .await?;
@@ -85,7 +86,7 @@ impl MongoStore {
 
     /// Deletes up to `limit` keys whose state has expired, and returns how many it deleted. With
     /// the server's clock, uses index `idle`. With the clock of a test, scans the collection,
-    /// because such a clock has no dates. [rate.forget]
+    /// because documents that were written with such a clock have no `idle_at`. [rate.forget]
     async fn forget_rates(&self, limit: usize) -> Inner<u64> {
         let side = self.main();
         let mut on = side.plain();
@@ -104,7 +105,7 @@ impl MongoStore {
         for row in on.find(&side.rates, idle.clone(), options).await? {
             keys.extend(row::text(&row, "_id")?.map(str::to_owned));
         }
-        // Keys that were used since the read are not deleted.
+        // Check the expiry again, to keep the keys that were used after the read.
         let mut these = idle;
         these.insert("_id", doc! { "$in": keys });
         on.delete_many(&side.rates, these).await
@@ -116,8 +117,8 @@ fn micros(now: Now) -> Document {
 }
 
 /// Returns the computation of [`Rate::take`] as an update pipeline. So the server runs concurrent
-/// requests one after the other. If a request is refused right after another refused request, it
-/// does not change the document. [rate.exact] [rate.refill] [rate.change]
+/// requests for a key one after the other. A request that is refused right after another refused
+/// request does not change the document. [rate.exact] [rate.refill] [rate.change]
 fn taking(rate: &Rate, now: Now) -> Vec<Document> {
     let (interval, tolerance) = (rate.interval_micros(), rate.tolerance_micros());
     let known = doc! { "$ifNull": ["$tat", micros(now)] };
@@ -132,7 +133,7 @@ fn taking(rate: &Rate, now: Now) -> Vec<Document> {
             { "$min": ["$tat", emptied] },
         ] } } },
     ];
-    // The TTL index uses the server's clock, not that of a test.
+    // With a test's clock, set no `idle_at`, because the TTL index uses the server's clock.
     if let Now::Server = now {
         stages.push(doc! { "$set": { "idle_at": idle_at() } });
     }

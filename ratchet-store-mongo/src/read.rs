@@ -122,8 +122,8 @@ impl MongoStore {
     pub(crate) async fn read_history(&self, job: JobId) -> Result<Vec<Attempt>> {
         let side = self.main();
         let mut on = side.plain();
-        // Because of this order, an attempt that is moved between the two reads is found at least
-        // once.
+        // Read the job before the collection `attempts`. An attempt that is moved between the two
+        // reads is then found at least once.
         let options = row::fields(doc! { "history": 1 });
         let found = on
             .find(&side.jobs, doc! { "_id": row::id(job) }, options)

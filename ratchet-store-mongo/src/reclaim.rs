@@ -53,8 +53,8 @@ impl MongoStore {
     /// effect only if the claim has not changed since that decision.
     pub(crate) async fn reclaim_jobs(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
         let side = self.main();
-        // The time is read before the nodes. Otherwise, a node that sends a heartbeat between the
-        // two reads could look silent.
+        // Read the time before the nodes. In the opposite order, time could pass between the two
+        // reads, and a node that sends a heartbeat in between could look silent.
         let now = self.millis(side).await?;
         let (nodes, _) = self.all_nodes(&mut side.plain(), side).await?;
         let nodes = NodeRegistry::new(&nodes);
@@ -116,8 +116,8 @@ impl MongoStore {
         Ok(Some(job))
     }
 
-    /// Reclaims those of these claims that have not changed since they were judged. Returns the
-    /// jobs whose claims this call has reclaimed.
+    /// Reclaims the claims in `lost` that have not changed since they were judged as lost. Returns
+    /// the jobs whose claims this call has reclaimed.
     async fn take_back(&self, on: &mut Tx<'_>, lost: &[&Lost]) -> Result<HashSet<JobId>> {
         let side = self.main();
         let call = ObjectId::new();

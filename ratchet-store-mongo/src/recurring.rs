@@ -1,5 +1,5 @@
-//! [`RecurringStore`] on MongoDB, where there are transactions. One transaction reads a definition,
-//! the core computes its new state, and the transaction writes it.
+//! [`RecurringStore`] on MongoDB servers with transactions. A transaction reads a definition, the
+//! core computes the new state, and the same transaction writes that state.
 
 use async_trait::async_trait;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
@@ -364,7 +364,7 @@ impl MongoStore {
     }
 }
 
-/// Returns the document that a definition is stored as. Omits the fields of absent values.
+/// Returns the document in which a definition is stored. Omits the fields of absent values.
 fn document(record: &RecurringRecord) -> Inner<Document> {
     let mut row = doc! {
         "_id": record.definition.name().as_str(),

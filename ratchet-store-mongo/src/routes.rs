@@ -1,9 +1,10 @@
 //! The cache of routes. The document of a job contains only the number of its route.
 //!
-//! A restored backup may lack routes, and their numbers are then assigned to other routes. So each
-//! route has a random stamp, and the cache is validated against the database before it is used.
-//! Every claim validates the cache, in the statement that reads the data for the claim. All other
-//! calls validate it after a lost connection, and if the last validation is more than a second old.
+//! A restored backup may lack the newest routes. Other routes then get the numbers of the missing
+//! ones. So each route has a random stamp, and the cache is validated against the database before
+//! it is used. Every claim validates the cache, in the statement that reads the data for the claim.
+//! All other calls validate it after a lost connection, and if the last validation is more than a
+//! second old.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! Conversions between stored values and the model's.
+//! Converts between stored values and the model's types.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -369,7 +369,7 @@ pub(crate) fn node_record(row: &RawDocument) -> Read<NodeRecord> {
     load.cpu_percent = optional_count(row, "cpu_percent")?;
     load.memory_bytes = optional_count(row, "memory_bytes")?;
     let mut profile = NodeProfile::new(names(row, "roles")?, names(row, "capabilities")?);
-    // Kinds are optional: an unreadable list is left out rather than hiding the node.
+    // If the list of kinds cannot be read, omit the list instead of the whole node.
     let kinds = text(row, "kinds").ok().flatten();
     profile.kinds = kinds.and_then(|text| Name::split("kinds", text).ok());
     let heartbeat = Heartbeat::new(node, label, status, interval)

@@ -73,8 +73,8 @@ impl MongoStore {
         Ok(row::job_ids(&found))
     }
 
-    /// Searches a limited number of jobs after the last page, and returns the matching jobs among
-    /// them. The result may have fewer jobs than the page allows, although more jobs match.
+    /// Searches a limited number of jobs after the previous page, and returns those that match. The
+    /// result may have fewer jobs than the page allows, although more jobs match.
     async fn front(&self, wanted: &Document, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
         let most = |count| i64::try_from(count).unwrap_or(i64::MAX);
@@ -218,7 +218,7 @@ pub(crate) fn order(page: &PageRequest) -> i32 {
     }
 }
 
-/// Returns a filter for the jobs that come after the last page. [errors.poison]
+/// Returns a filter for the jobs that come after the previous page. [errors.poison]
 pub(crate) fn behind(page: &PageRequest) -> Document {
     let mut range = any_job_id();
     if let Some(after) = page.after {

@@ -24,8 +24,8 @@ const ROUNDS: u32 = 20;
 /// Maximum number of claims that one statement ends. It is low because, for each job, the server
 /// searches the statement's list of all these claims.
 const ALIKE: usize = 32;
-/// Minimum number of claims that are ended by two concurrent commands. Fewer claims are ended by
-/// one command.
+/// Minimum number of claims for which the store uses two concurrent commands. It ends fewer claims
+/// with one command.
 const MANY: usize = 32;
 /// Approximate size that each claim adds to a statement, in bytes.
 const BYTES_EACH: usize = 128;
@@ -33,7 +33,7 @@ const BYTES_EACH: usize = 128;
 /// its own transaction.
 const TOGETHER: u32 = 8;
 
-/// A settlement that is still to be written, with what is assumed about its job.
+/// A settlement that is still to be written, with assumptions about its job.
 #[derive(Clone, Copy)]
 struct Open<'a> {
     settlement: &'a Settlement,
@@ -42,13 +42,15 @@ struct Open<'a> {
     /// Whether others may depend on the end of the job: the next job of its lane, its children, or
     /// its batch.
     followed: bool,
-    /// Batch that must count the job. `None` if there is none or it is not yet known.
+    /// Batch that must count the job. `None` if the job is in no batch, or if its batch is not yet
+    /// known.
     batch: Option<BatchId>,
 }
 
 impl<'a> Open<'a> {
     /// Creates a settlement that is still to be written. Assumes that the job has no cancel
-    /// request. `followed` is the assumption about jobs or batches that depend on the job's end.
+    /// request. `followed` tells whether to assume that other jobs or a batch depend on the job's
+    /// end.
     const fn new(settlement: &'a Settlement, followed: bool) -> Self {
         Self {
             settlement,
@@ -87,7 +89,7 @@ struct Alike<'a> {
     /// The equal parts of the claim tokens: number, node and time of the claim.
     claim: (u64, Option<NodeId>, Timestamp),
     cancel: bool,
-    /// Whether the settlements say how long the bodies ran.
+    /// Whether the settlements contain the durations of the runs.
     is_timed: bool,
     effect: Effect<'a>,
 }
@@ -187,11 +189,11 @@ impl MongoStore {
 
     /// Applies settlements, each of a different job.
     ///
-    /// The first write makes two assumptions. It assumes that no job has a cancel request. It also
-    /// assumes that no other jobs or batches depend on these jobs. If most jobs of the last call
-    /// had others depending on them, as in a large batch, it assumes the opposite for all jobs.
-    /// After the write, the function reads each job that was not settled. It repeats the write with
-    /// the actual values until each settlement is applied or stale.
+    /// The first write assumes that no job has a cancel request. It also assumes that no other jobs
+    /// or batches depend on these jobs. If other jobs or batches depended on most jobs of the
+    /// previous call, as in a large batch, it assumes that they depend on all of these jobs. After
+    /// the write, the function reads each job that was not settled. It repeats the write with the
+    /// actual values until each settlement is applied or stale.
     async fn settle_turn(&self, settlements: &[&Settlement]) -> Result<Vec<Fenced>> {
         let side = self.main();
         let call = ObjectId::new();
@@ -251,8 +253,8 @@ impl MongoStore {
         Err(Failure::contention("concurrent calls kept changing a job"))
     }
 
-    /// Ends jobs on whose end other jobs or a batch depend. If `assumed` is true, this is only
-    /// assumed. Returns the claims that it ended.
+    /// Ends jobs on whose end other jobs or a batch depend. If `assumed` is true, these
+    /// dependencies are only assumed. Returns the claims that the call ended.
     ///
     /// The function tries to end all jobs in one transaction. After repeated conflicts, it uses one
     /// transaction for each job, so that one job does not block the others. If `assumed` is true,
@@ -268,7 +270,8 @@ impl MongoStore {
         let batches: BTreeSet<BatchId> = followed.iter().filter_map(|one| one.batch).collect();
         let none = BTreeSet::new();
         let mut turn = None;
-        // The first round has already conflicted, so this round waits for the turn at once.
+        // The first round has already run a transaction, which probably conflicted in a batch. So
+        // wait for the turn before the next transaction.
         if expects && !batches.is_empty() {
             turn = Some(self.turn_in_batches().await);
         }
@@ -285,8 +288,8 @@ impl MongoStore {
                 done => return done,
             }
             if turn.is_none() && !batches.is_empty() {
-                // Many jobs of one batch may end at once. So the calls of this store run one at a
-                // time.
+                // Many jobs of one batch may end at the same time. From now on, run only one such
+                // call of this store at a time.
                 turn = Some(self.turn_in_batches().await);
             } else {
                 tokio::time::sleep(pause(tries)).await;
@@ -352,7 +355,7 @@ impl MongoStore {
             if !held.get(&token.job).is_some_and(as_it_is) {
                 continue;
             }
-            // Each job ends once.
+            // Remove the job from `held`, so that it ends only once.
             let Some(job) = held.remove(&token.job) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! [`SignalStore`] on MongoDB, where there are transactions. The signal of a job is part of its
-//! document, so concurrent changes of the job conflict.
+//! [`SignalStore`] on MongoDB servers with transactions. The signal of a job is part of the job's
+//! document, so concurrent changes of the job and its signal conflict.
 
 use async_trait::async_trait;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc, rawdoc};
@@ -28,7 +28,7 @@ const CLOSED: i32 = 2;
 #[async_trait]
 impl SignalStore for MongoStore {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        // If the reply was lost, a repeat could reach other jobs, or none.
+        // If the reply was lost, a repeated delivery could reach other jobs, or no job at all.
         self.call_once("deliver", || self.deliver_signal(signal))
             .await
     }

@@ -114,7 +114,7 @@ impl MongoStore {
     /// Returns the migrations that create the collections and indexes in an empty database.
     /// `prefix` is the prefix of the collections' names.
     ///
-    /// The scripts of these migrations can be read, or run by hand. If you run them by hand,
+    /// You can read the scripts of these migrations, or run them by hand. If you run them by hand,
     /// connect with [`Builder::create`] set to `false`.
     #[must_use]
     pub fn migrations(prefix: &str) -> Vec<Migration> {
@@ -268,7 +268,7 @@ impl MongoStore {
     }
 
     /// Runs work that would return a different answer if it ran twice. Repeats the work only if the
-    /// server reports that the failed try had no effect. In all else it behaves as
+    /// server reports that the failed try had no effect. Otherwise, it behaves as
     /// [`call`](Self::call) does.
     pub(crate) async fn call_once<T, Work: Future<Output = Inner<T>>>(
         &self,
@@ -281,8 +281,8 @@ impl MongoStore {
     }
 
     /// Runs work that keeps state between tries, such as its progress or its end time. Repeats the
-    /// work as [`call_once`](Self::call_once) does, and also after contention. The core cannot do
-    /// the latter, because a retry by the core would lose the state.
+    /// work as [`call_once`](Self::call_once) does, and also after contention. The core cannot
+    /// retry after contention here, because a retry by the core would lose the state.
     pub(crate) async fn call_going_on<T, Work: Future<Output = Inner<T>>>(
         &self,
         operation: &'static str,
@@ -319,7 +319,7 @@ impl MongoStore {
                     continue;
                 }
                 match repeats.failed(failure.kind, repeat(failure.loss)) {
-                    // An election may be in progress.
+                    // Wait before the repetition, because an election may be in progress.
                     Ok(()) => tokio::time::sleep(pause(repeats.repeated() + 4)).await,
                     Err(_) if failure.user_is_gone && !let_in => {
                         let_in = self.0.clients.replace(clients).await;
@@ -444,8 +444,8 @@ impl Store for MongoStore {
     }
 
     fn transactions(&self) -> Option<&dyn TransactionStore> {
-        // This part exists on a standalone server too. There, its calls fail with an error that
-        // says what to do.
+        // Available on a standalone server too. There, the calls fail with an error that says what
+        // to do.
         Some(self)
     }
 

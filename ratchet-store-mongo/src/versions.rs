@@ -1,4 +1,4 @@
-//! [`VersionStore`] on MongoDB, through the client of heartbeats and locks.
+//! [`VersionStore`] on MongoDB, through the client for heartbeats and locks.
 
 use std::collections::HashMap;
 

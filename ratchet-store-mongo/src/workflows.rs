@@ -1,4 +1,4 @@
-//! [`WorkflowStore`] on MongoDB, where there are transactions.
+//! [`WorkflowStore`] on MongoDB servers with transactions.
 
 use std::collections::HashMap;
 

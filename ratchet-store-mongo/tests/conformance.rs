@@ -23,9 +23,9 @@ const POWERS: &[Power] = &[
 ];
 
 fn main() -> ExitCode {
-    // Few histories, because each step waits until a majority has it in the journal. The store may
-    // report that other jobs wait for a job although none does, because it flags a parent before it
-    // stores the child.
+    // Runs few histories, because each step waits until a majority has stored it in the journal.
+    // The store may report that other jobs wait for a job although no job does, because it flags a
+    // parent before it stores the child.
     let suite = Suite::new("mongodb", POWERS).histories(10);
     let suite = suite.may_say_awaited_of_others();
     suite.run(async { fixture::provision(server::SERVER) })

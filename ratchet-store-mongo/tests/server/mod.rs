@@ -25,7 +25,7 @@ pub(crate) const PROGRAM: TestServer =
     TestServer::new("mongodb-program", "RATCHET_TEST_MONGODB_PROGRAM");
 
 /// Collections for one test, in a database that the tests share: a separate database would need
-/// separate files, which takes the server longer.
+/// separate files, and creating them takes the server longer.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) url: String,
@@ -47,8 +47,8 @@ impl Space {
         };
         let mut space = Self::prefixed(url, format!("{run}.{slot}.")).await?;
         space.slot = Some(slot);
-        // The mark shows that an earlier test was killed. It may have left open transactions, and
-        // dropping the collections waits until these have ended.
+        // The mark `in_use` shows that an earlier test was killed. That test may have left open
+        // transactions. Dropping the collections waits until these transactions have ended.
         let clock = space.of_majority("clock");
         if clock.find_one(doc! { "in_use": true }).await?.is_some() {
             space.renew().await?;

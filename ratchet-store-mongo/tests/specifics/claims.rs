@@ -45,7 +45,7 @@ fn touch() -> Document {
     doc! { "$inc": { "rev": 1_i64 } }
 }
 
-/// Returns a store whose commands can be identified, and its name.
+/// Returns a store, and the application name that identifies the store's commands.
 async fn named(space: &Space) -> (Checked<MongoStore>, String) {
     let name = format!("test {}", JobId::new());
     let builder = space.builder().application_name(&name);
@@ -212,8 +212,8 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
             .await
             .unwrap()
             .len();
-        // With this pause, some jobs are claimed during each update of the action, but not all of
-        // them before it writes.
+        // With this pause, the claims take some jobs during each update of the action. They do not
+        // take all jobs before the action writes.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fault.lift().await;
@@ -230,7 +230,7 @@ pub(crate) async fn an_action_goes_on_among_claimers(space: Arc<Space>) {
 pub(crate) async fn a_row_mended_by_hand_stops_no_claim(space: Arc<Space>) {
     let store = open(&space).await;
     let jobs = space.of_majority("jobs");
-    // `mongosh` writes integers as doubles; they are read all the same.
+    // `mongosh` writes integers as doubles. The store reads them like integers.
     let whole = enqueue(&store, job()).await;
     let numbers = doc! { "run_at": 1.0, "priority": 2.0, "claim_seq": 6.0, "attempts": 0.0 };
     jobs.update_one(this(whole), doc! { "$set": numbers })

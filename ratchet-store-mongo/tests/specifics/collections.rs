@@ -14,7 +14,7 @@ use ratchet_core::{SchemaProblem, StoreErrorKind};
 use crate::open;
 use crate::server::Space;
 
-/// Returns the error of connecting, which must be refused.
+/// Tries to connect, which must fail with `SchemaMismatch`. Returns the text of the error.
 async fn refused(space: &Space) -> String {
     let error = space.builder().connect().await.unwrap_err();
     let StoreErrorKind::SchemaMismatch(problem) = error.kind() else {

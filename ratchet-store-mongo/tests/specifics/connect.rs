@@ -59,8 +59,8 @@ pub(crate) async fn a_closed_store_refuses(space: Arc<Space>) {
     store.close().await;
     let error = clone.database_time().await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
-    // The store itself has no coordinator any more. The one that the core provides instead needs no
-    // connection.
+    // The store itself has no coordinator any more. The coordinator that the core provides instead
+    // needs no connection.
     assert!((*clone).coordinator().is_none());
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Fault {
     name: String,
     mode: Document,
     data: Document,
-    /// How often the fail point had been hit before.
+    /// How often commands had hit the fail point before this test activated it.
     met: i64,
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<
                 fault.code(NETWORK)
             };
             let store = fault.open(&space).await;
-            // The routes are known, so that the fail point affects the jobs.
+            // Store the route first, so that the fail point affects the insert of the jobs.
             plain.enqueue(&[job()]).await.unwrap();
             let fault = fault.set().await;
             let jobs: Vec<_> = jobs.iter().map(ratchet_core::NewJob::another).collect();
@@ -190,8 +190,8 @@ pub(crate) async fn a_lost_connection_is_repeated_and_leaves_one_job(space: Arc<
     let all = plain
         .list(&JobFilter::all(), &PageRequest::first(100))
         .await;
-    // Two single jobs; a batch of three; two of its repetition with new ids, whose third job has a
-    // used key; and the four jobs that were stored in between.
+    // Two single jobs, three jobs of the first batch, two jobs of the second batch, whose third job
+    // has a used idempotency key, and the four jobs that `plain` stored in between.
     assert_eq!(all.unwrap().jobs.len(), 2 + 3 + 2 + 4);
 }
 
@@ -266,7 +266,7 @@ pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
         .connect()
         .await
         .unwrap();
-    // Too much for one reply.
+    // The jobs are too large for one reply.
     let payload = "x".repeat(250 * 1024);
     let jobs: Vec<_> = (0..70)
         .map(|_| ratchet_core::NewJob::new("kind", &payload))
@@ -282,7 +282,7 @@ pub(crate) async fn a_killed_cursor_is_opened_again(space: Arc<Space>) {
 
 pub(crate) async fn a_silent_server_is_a_timeout(space: Arc<Space>) {
     let fault = Fault::new(&space, &["insert"]).late(5_000);
-    // On existing collections: creating them may take longer than the delay.
+    // Create the collections first, because creating them may take longer than the deadline below.
     fault.builder(&space).connect().await.unwrap();
     let builder = fault.builder(&space).deadline(Duration::from_secs(3));
     let store = builder.connect().await.unwrap();
@@ -316,7 +316,7 @@ pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Spac
     let error = store.settle(std::slice::from_ref(&done)).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
     fault.lift().await;
-    // The settlement took effect all the same, which a repeat shows.
+    // The settlement took effect nevertheless: a repeated call reports it as applied.
     assert_eq!(store.settle(&[done]).await.unwrap(), [Fenced::Applied]);
     assert_eq!(state(&store, id).await, JobState::Succeeded);
 }
@@ -390,7 +390,7 @@ pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
     let queue = Name::new("queue", "q").unwrap();
-    // Wakeups sent before the stream is open are not on it.
+    // The stream does not contain wakeups that were sent before it was opened.
     loop {
         coordinator.notify(Wakeup::queue(queue.clone())).await;
         let first = tokio::time::timeout(Duration::from_millis(500), wakeups.next());
@@ -400,7 +400,8 @@ pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
         }
     }
     let fault = fault.set().await;
-    // Whatever happens to the stream, every wakeup arrives, or one for all queues.
+    // Whatever happens to the stream, either each wakeup arrives, or a wakeup for all queues
+    // arrives instead.
     for _ in 0..5 {
         coordinator.notify(Wakeup::queue(queue.clone())).await;
         let wakeup = wakeups.next().await;

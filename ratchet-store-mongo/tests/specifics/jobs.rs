@@ -162,7 +162,8 @@ pub(crate) async fn a_purged_job_takes_its_history_along(space: Arc<Space>) {
     assert_eq!(left.unwrap(), 0);
 }
 
-/// The suite sets its own clock; this tests the server's clock in every kind of statement.
+/// The conformance suite uses a test clock. This test uses the server's clock in every kind of
+/// statement.
 pub(crate) async fn the_servers_clock_is_what_counts(space: Arc<Space>) {
     let store = open(&space).await;
     let before = store.database_time().await.unwrap();
@@ -296,7 +297,8 @@ pub(crate) async fn of_claims_that_would_end_alike_each_ends_as_it_must(space: A
     let end = |token: &ClaimToken| Settlement::new(*token, Outcome::Succeeded { result: None });
     let ends: Vec<Settlement> = tokens.iter().map(end).collect();
     let mut expected = vec![Fenced::Applied; 40];
-    // The settlement of the third job counts as a repeated one, and changes nothing.
+    // The settlement of the unreadable fourth job is stale. The settlement of the third job counts
+    // as a repetition: it is reported as applied and changes nothing.
     expected[3] = Fenced::Stale;
     assert_eq!(store.settle(&ends).await.unwrap(), expected);
     let ids = [0, 1, 2, 4].map(|place| tokens[place].job);

@@ -271,7 +271,8 @@ pub(crate) async fn many_ends_in_one_batch_are_all_counted(space: Arc<Space>) {
     store.close_batch(id).await.unwrap();
     let callback = job().after_batch(id, ratchet_core::model::BatchCondition::Succeeded);
     let callback = enqueue(&store, callback).await;
-    // From its second call on, each store expects that its settlements are followed.
+    // From its second call on, each store expects that other jobs or batches depend on the settled
+    // jobs.
     let mut stores = Vec::new();
     for claimed in claimed.chunks(20) {
         let store = open(&space).await;

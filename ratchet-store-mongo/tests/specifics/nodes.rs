@@ -61,12 +61,14 @@ pub(crate) async fn a_label_goes_with_the_last_node_that_has_it(space: Arc<Space
         store.set_node_status(node, NodeStatus::Left).await.unwrap();
     }
     space.advance(HOUR).await;
-    // The earlier node with this label is as old as all others.
+    // The earlier node with the label `stays` is as old as the other nodes, so the sweep deletes it
+    // too.
     let last = joins(&store, "stays").await;
     assert_eq!(labels(&space).await, ["again", "once", "stays"]);
     assert_eq!(sweep(&store).await, 4);
     assert_eq!(labels(&space).await, ["stays"]);
-    // The label's number continues, so the earlier node is displaced.
+    // The label's document still exists, and its number continues. So the earlier node is
+    // displaced.
     joins(&store, "stays").await;
     let nodes = store.nodes().await.unwrap();
     let displaced = nodes.iter().find(|node| node.node == last).unwrap();

@@ -103,7 +103,7 @@ pub(crate) async fn what_was_granted_before_a_loss_is_not_counted_again(space: A
         let (store, requests) = (store.clone(), requests.clone());
         async move { store.take(&requests).await }
     });
-    // The driver retries once.
+    // The fail point is hit twice, because the driver retries once.
     fault.met(2).await;
     fault.lift().await;
     assert_eq!(taking.await.unwrap().unwrap(), [RateAnswer::Granted; 3]);

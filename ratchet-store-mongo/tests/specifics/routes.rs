@@ -22,7 +22,8 @@ async fn kind(store: &Checked<MongoStore>, id: JobId) -> String {
     job.spec.route.kind.to_string()
 }
 
-/// Simulates a restore to before the second route, after which another route gets its number.
+/// Simulates the restore of a backup that is older than the second route. Afterwards, another route
+/// gets the number of the second route.
 async fn restore(space: &Space) -> Checked<MongoStore> {
     let routes = space.of_majority("routes");
     routes.delete_one(doc! { "_id": 2 }).await.unwrap();

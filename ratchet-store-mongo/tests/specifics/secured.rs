@@ -70,7 +70,7 @@ impl Secured {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Until there is a user, every local client may create the first.
+        // While no user exists, any local client may create the first user.
         let url = |user: &str| format!("mongodb://{user}127.0.0.1:{port}/?directConnection=true");
         let first = Client::with_uri_str(url("")).await.unwrap();
         let first = first.database("admin");
@@ -100,7 +100,7 @@ impl Secured {
         self.admin.run_command(command).await.unwrap();
     }
 
-    /// Sets the only privileges of the user.
+    /// Replaces the privileges of the user by these actions.
     async fn allow(&self, actions: &[&str]) {
         let resource = doc! { "db": "jobs", "collection": "" };
         let privilege = doc! { "resource": resource, "actions": actions.to_vec() };
@@ -130,7 +130,7 @@ async fn codes(store: &Checked<MongoStore>) -> Vec<Finding> {
 pub(crate) async fn the_rights_in_the_guide_are_enough(_: Arc<Space>) {
     let server = Secured::start().await;
     server.open().await;
-    // Existing collections need no privilege to create them.
+    // The collections already exist, so the user needs no privilege to create them.
     server.allow(&RIGHTS[..7]).await;
     let store = server.open().await;
     let coordinator = store.coordinator().unwrap();
