@@ -78,6 +78,21 @@ async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
     assert!(sent.is_ok(), "an unreachable transport blocks the sender");
 }
 
+/// Waits until each of these streams has received a wakeup for any queue, which says that wakeups
+/// may have been lost.
+async fn learn_of_outage(streams: &mut [WakeupStream]) {
+    for stream in streams {
+        let told = timeout(NEVER, async {
+            while stream.next().await != Wakeup::any() {}
+        });
+        let told = told.await.is_ok();
+        assert!(
+            told,
+            "a subscription did not learn that wakeups may be lost"
+        );
+    }
+}
+
 /// Returns the number of live tasks in the current Tokio runtime.
 fn tasks() -> usize {
     tokio::runtime::Handle::current()
@@ -303,10 +318,7 @@ cases! {
                 send_anyhow(&**end, &about("images")).await;
             }
             transport.outage().mend().await;
-            for stream in &mut streams {
-                let told = timeout(NEVER, async { while stream.next().await != Wakeup::any() {} });
-                assert!(told.await.is_ok(), "no subscription learns that wakeups may be lost");
-            }
+            learn_of_outage(&mut streams).await;
             let next = about(&format!("images {round}"));
             reach(&*a, &next, &mut streams).await;
             let next = about(&format!("videos {round}"));
@@ -326,10 +338,7 @@ cases! {
             send_anyhow(&**end, &about("images")).await;
         }
         transport.outage().mend().await;
-        for stream in &mut streams {
-            let told = timeout(NEVER, async { while stream.next().await != Wakeup::any() {} });
-            assert!(told.await.is_ok(), "no subscription learns that wakeups may be lost");
-        }
+        learn_of_outage(&mut streams).await;
         reach(&*a, &about("more images"), &mut streams).await;
         reach(&*b, &about("more videos"), &mut streams).await;
     }

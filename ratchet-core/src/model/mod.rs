@@ -12,6 +12,7 @@ mod finding;
 mod flags;
 mod guard;
 mod job_document;
+mod job_spec;
 mod lane;
 mod link;
 mod new_job;
@@ -50,10 +51,11 @@ pub use due_route::DueRoute;
 pub use finding::{Finding, Findings, Holder, Severity};
 pub use flags::JobFlags;
 pub use guard::{Guard, Guarded};
+pub use job_spec::JobSpec;
 pub use lane::{LanePlace, LanePlaces};
 pub use link::{After, BatchCondition, Condition, Link, LinkState, Parent};
 pub(crate) use new_job::positive;
-pub use new_job::{Enqueued, JobSpec, NewJob};
+pub use new_job::{Enqueued, NewJob};
 pub use node::{
     Heartbeat, HeartbeatReply, NodeLoad, NodeProfile, NodeRecord, NodeStatus, NodeSweep,
     OwnedClaim, SweptNodes,
