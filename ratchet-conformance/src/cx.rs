@@ -3,7 +3,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::store::Checked;
+use ratchet_core::NewJob;
+use ratchet_core::store::{Checked, StoreFeature};
 
 use crate::Power;
 use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
@@ -53,7 +54,11 @@ impl Cx {
             | Power::Rates
             | Power::Workflows
             | Power::Signals
-            | Power::Diagnostics => powers.contains(&power),
+            | Power::Diagnostics
+            | Power::Lanes
+            | Power::Tags
+            | Power::IdempotencyKeys
+            | Power::Guards => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // If only the fixture had a power, the suite would ignore the cases that need it. If only
@@ -92,6 +97,7 @@ impl Cx {
     pub(crate) async fn node(&self) -> TestNode {
         match self.fixture.open().await {
             Ok(store) => {
+                let has = |feature| store.lacks(feature).is_none();
                 let of_store = [
                     (Power::Recurring, store.recurring().is_some()),
                     (Power::Archive, store.archive().is_some()),
@@ -100,6 +106,10 @@ impl Cx {
                     (Power::Workflows, store.workflows().is_some()),
                     (Power::Signals, store.signals().is_some()),
                     (Power::Diagnostics, store.diagnostics().is_some()),
+                    (Power::Lanes, has(StoreFeature::Lanes)),
+                    (Power::Tags, has(StoreFeature::Tags)),
+                    (Power::IdempotencyKeys, has(StoreFeature::IdempotencyKeys)),
+                    (Power::Guards, has(StoreFeature::Guards)),
                 ];
                 if let Err(differences) = compare("store", of_store, &self.powers) {
                     panic!("{differences}");
@@ -114,6 +124,23 @@ impl Cx {
     /// Returns whether the suite was created with this power.
     pub(crate) fn has(&self, power: Power) -> bool {
         self.powers.contains(&power)
+    }
+
+    /// Adds a tag to the job if the store supports tags. Without tags, the store refuses the job.
+    pub(crate) fn tagged(&self, job: NewJob, tag: &str) -> NewJob {
+        match self.has(Power::Tags) {
+            true => job.tag(tag),
+            false => job,
+        }
+    }
+
+    /// Adds an idempotency key to the job if the store supports idempotency keys. Without them, the
+    /// store refuses the job.
+    pub(crate) fn once(&self, job: NewJob, key: &str) -> NewJob {
+        match self.has(Power::IdempotencyKeys) {
+            true => job.idempotency_key(key),
+            false => job,
+        }
     }
 
     /// Returns the settings of the `differential` cases.

@@ -202,6 +202,18 @@ pub enum Power {
     Signals,
     /// The store has diagnostics. See [`Store::diagnostics`](ratchet_core::Store::diagnostics).
     Diagnostics,
+    /// The store supports lanes. See
+    /// [`StoreFeature::Lanes`](ratchet_core::store::StoreFeature::Lanes).
+    Lanes,
+    /// The store supports tags. See
+    /// [`StoreFeature::Tags`](ratchet_core::store::StoreFeature::Tags).
+    Tags,
+    /// The store supports idempotency keys. See
+    /// [`StoreFeature::IdempotencyKeys`](ratchet_core::store::StoreFeature::IdempotencyKeys).
+    IdempotencyKeys,
+    /// The store supports guarded writes. See
+    /// [`StoreFeature::Guards`](ratchet_core::store::StoreFeature::Guards).
+    Guards,
     /// The coordinator delivers wakeups while its transport works.
     Delivery,
     /// The fixture can interrupt the transport. See
@@ -223,6 +235,10 @@ impl Power {
         Self::Workflows,
         Self::Signals,
         Self::Diagnostics,
+        Self::Lanes,
+        Self::Tags,
+        Self::IdempotencyKeys,
+        Self::Guards,
     ];
 
     /// The powers of [`MemoryFixture`](crate::MemoryFixture), which uses the in-memory store. A
@@ -236,6 +252,10 @@ impl Power {
         Self::Workflows,
         Self::Signals,
         Self::Diagnostics,
+        Self::Lanes,
+        Self::Tags,
+        Self::IdempotencyKeys,
+        Self::Guards,
     ];
 }
 

@@ -75,7 +75,9 @@
 //!
 //! The optional parts of a store are powers too: [`Power::Recurring`], [`Power::Archive`],
 //! [`Power::Permits`], [`Power::Rates`], [`Power::Workflows`], [`Power::Signals`] and
-//! [`Power::Diagnostics`]. These powers must match what the store's accessors return.
+//! [`Power::Diagnostics`]. These powers must match what the store's accessors return. The powers
+//! [`Power::Lanes`], [`Power::Tags`], [`Power::IdempotencyKeys`] and [`Power::Guards`] must match
+//! [`Store::lacks`](ratchet_core::Store::lacks).
 //!
 //! If a case needs a power that the suite was not given, the suite lists the case as ignored, with
 //! the reason. If the powers of the store and its fixture differ from the powers of the suite, the
@@ -105,11 +107,8 @@
 //! available. `N-A` means that a power is missing or the store is exempted.
 //!
 //! # Exemptions
-//! [`Suite::without`] exempts a store from cases whose calls the store refuses by design. The suite
-//! still runs these cases. Each of them must fail because the store refused a call with
-//! [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). If such a case passes, or fails
-//! for another reason, the suite reports a failure. [`Suite::without_running`] exempts a store from
-//! cases without running them.
+//! [`Suite::without`] exempts a store from cases that it cannot pass and for which there is no power.
+//! The suite does not run these cases.
 //!
 //! # Input checks and deadlines
 //! The suite wraps each store that a fixture opens in [`Checked`](ratchet_core::store::Checked), as

@@ -1,10 +1,10 @@
-//! The notes of a running case: the clauses that its assertions check, the store calls that were
-//! repeated, and the store calls that were refused.
+//! The notes of a running case: the clauses that its assertions check, and the store calls that
+//! were repeated.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use ratchet_core::{StoreError, StoreErrorKind, time};
+use ratchet_core::{StoreError, time};
 use tokio::time::Instant;
 
 use crate::runner::time_limit;
@@ -25,9 +25,6 @@ struct Inner {
     named: Vec<&'static str>,
     repeated: u64,
     last_repeated: Option<String>,
-    /// Every error of the kind `Misconfigured` that a call returned, formatted with `{}` and with
-    /// `{:?}`.
-    refusals: Vec<[String; 2]>,
     /// Maximum duration of the case. `None` means the default time limit.
     time_limit: Option<Duration>,
 }
@@ -73,22 +70,6 @@ impl Notes {
         let mut inner = self.lock();
         inner.repeated += 1;
         inner.last_repeated = Some(error.to_string());
-    }
-
-    /// Records the error that a call returned, if the error has the kind `Misconfigured`.
-    pub(crate) fn note_error(&self, error: &StoreError) {
-        if error.kind() == StoreErrorKind::Misconfigured {
-            let printed = [error.to_string(), format!("{error:?}")];
-            self.lock().refusals.push(printed);
-        }
-    }
-
-    /// Returns whether the message `failure` contains a recorded error of the kind `Misconfigured`.
-    /// A store returns such an error if the setup of its server does not allow a call.
-    pub(crate) fn shows_refusal(&self, failure: &str) -> bool {
-        let inner = self.lock();
-        let mut refusals = inner.refusals.iter().flatten();
-        refusals.any(|refusal| failure.contains(refusal))
     }
 
     /// Returns the number of repeated calls and the last error that caused a repetition.

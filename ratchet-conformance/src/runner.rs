@@ -67,8 +67,6 @@ pub(crate) enum Cause {
     Hanging,
     /// The fixture or the case itself is faulty. The failure shows nothing about the store.
     Setup,
-    /// The exemption of the store is wrong, because the case passed or did not end.
-    Exemption,
 }
 
 impl Failure {
@@ -85,12 +83,6 @@ impl Failure {
     #[must_use]
     pub fn clauses(&self) -> &[&'static str] {
         &self.clauses
-    }
-
-    /// Appends a line to the message.
-    pub(crate) fn with(mut self, line: &str) -> Self {
-        self.message = format!("{}\n  {line}", self.message);
-        self
     }
 
     pub(crate) const fn cause(&self) -> Cause {
@@ -112,9 +104,6 @@ pub(crate) struct Ended {
     pub(crate) outcome: Result<(), Failure>,
     /// Number of store calls that were repeated.
     pub(crate) repeated: u64,
-    /// Whether the failure message contains an error of the kind `Misconfigured`. The store returns
-    /// such an error if the setup of its server does not allow a call.
-    pub(crate) refused: bool,
 }
 
 impl Ended {
@@ -124,7 +113,6 @@ impl Ended {
         Self {
             outcome: Err(failure),
             repeated: 0,
-            refused: false,
         }
     }
 }
@@ -182,12 +170,7 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
         }
         (Err(message), None) => failure(Cause::Broken, told(message), blamed),
     };
-    let shown = outcome.as_ref().err().map(ToString::to_string);
-    Ended {
-        outcome,
-        repeated,
-        refused: shown.is_some_and(|failure| notes.shows_refusal(&failure)),
-    }
+    Ended { outcome, repeated }
 }
 
 thread_local! {

@@ -77,41 +77,21 @@ impl Suite {
         self
     }
 
-    /// Exempts the store from `cases`. Use this method if the store, or the store on one kind of
-    /// server, refuses the tested calls with
-    /// [`Misconfigured`](ratchet_core::StoreErrorKind::Misconfigured). Each entry of `cases` is the
-    /// name of a group or the full name of a case.
-    ///
-    /// The suite still runs these cases. Each of them must fail because the store refused a call.
-    /// The report then shows `N-A` with `reason`. The suite fails if a case passes or fails for
-    /// another reason, because the exemption would hide an ability or a defect of the store. An
-    /// exemption of a case takes precedence over an exemption of its group.
+    /// Exempts the store from `cases`, which the suite then does not run. Use this method only for
+    /// a behavior that the store cannot have and for which there is no [`Power`]. Each entry of
+    /// `cases` is the name of a group or the full name of a case. The report shows these cases as
+    /// `N-A` with `reason`.
     ///
     /// # Panics
     /// If an entry of `cases` names no group and no case.
     #[must_use]
-    pub fn without(self, reason: &str, cases: &[&str]) -> Self {
-        self.exempt(reason, cases, true)
-    }
-
-    /// Exempts the store from `cases`, as [`without`](Self::without) does, but does not run the
-    /// cases. Use this method for cases that would hang, take long, or pass only sometimes.
-    ///
-    /// # Panics
-    /// If an entry of `cases` names no group and no case.
-    #[must_use]
-    pub fn without_running(self, reason: &str, cases: &[&str]) -> Self {
-        self.exempt(reason, cases, false)
-    }
-
-    fn exempt(mut self, reason: &str, cases: &[&str], runs: bool) -> Self {
+    pub fn without(mut self, reason: &str, cases: &[&str]) -> Self {
         for name in cases {
             let known = Self::cases().any(|case| case.group == *name || case.full_name() == *name);
             assert!(known, "there is no group or case {name}");
             self.exemptions.push(Exemption {
                 name: (*name).to_owned(),
                 reason: reason.to_owned(),
-                runs,
             });
         }
         self

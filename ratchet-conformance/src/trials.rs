@@ -27,8 +27,6 @@ pub(crate) struct Subject {
 pub(crate) struct Exemption {
     pub(crate) name: String,
     pub(crate) reason: String,
-    /// Whether the suite runs the exempted cases. If `true`, each of these cases must fail.
-    pub(crate) runs: bool,
 }
 
 impl Subject {
@@ -41,13 +39,10 @@ impl Subject {
         }
     }
 
-    /// Returns the exemption that applies to `case`, or `None`. An exemption of the case itself
-    /// takes precedence over an exemption of its group.
+    /// Returns the exemption that applies to `case`, or `None`.
     fn exemption<C>(&self, case: &Case<C>) -> Option<&Exemption> {
-        let of_case = |one: &&Exemption| one.name == case.full_name();
-        let of_group = |one: &&Exemption| one.name == case.group;
-        let all = || self.exemptions.iter();
-        all().find(of_case).or_else(|| all().find(of_group))
+        let applies = |one: &&Exemption| one.name == case.group || one.name == case.full_name();
+        self.exemptions.iter().find(applies)
     }
 }
 
@@ -56,26 +51,22 @@ impl Subject {
 enum Plan {
     /// The suite runs the case, which must pass.
     Run,
-    /// The suite runs the case, which must fail because the store is exempted from it.
-    Exempt(Exemption),
     /// The suite does not run the case, and reports this verdict and this reason.
     Skip(Verdict, String),
 }
 
 fn plan<C, T>(subject: &Subject, case: &Case<C>, provision: &Provision<T>) -> Plan {
-    let exemption = subject.exemption(case);
     if let Some(power) = case.lacks(&subject.powers) {
         return Plan::Skip(Verdict::NotApplicable, format!("needs {power:?}"));
     }
-    if let Some(never) = exemption.filter(|one| !one.runs) {
-        return Plan::Skip(Verdict::NotApplicable, never.reason.clone());
+    if let Some(exemption) = subject.exemption(case) {
+        return Plan::Skip(Verdict::NotApplicable, exemption.reason.clone());
     }
-    match (provision, exemption) {
-        (Provision::Unavailable(reason), _) if !subject.required => {
+    match provision {
+        Provision::Unavailable(reason) if !subject.required => {
             Plan::Skip(Verdict::Missing, reason.clone())
         }
-        (_, Some(exemption)) => Plan::Exempt(exemption.clone()),
-        (_, None) => Plan::Run,
+        _ => Plan::Run,
     }
 }
 
@@ -108,8 +99,7 @@ pub(crate) fn run<C: Context>(
                 }
                 ignored(case, reason)
             }
-            Plan::Run => trial(&subject, case, None, provision, &recorder),
-            Plan::Exempt(exemption) => trial(&subject, case, Some(exemption), provision, &recorder),
+            Plan::Run => trial(&subject, case, provision, &recorder),
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -141,11 +131,10 @@ fn ignored<C>(case: &Case<C>, reason: String) -> Trial {
         .with_ignored_flag(true)
 }
 
-/// Creates a trial that runs `case`. If there is an `exemption`, the case must fail.
+/// Creates a trial that runs `case`.
 fn trial<C: Context>(
     subject: &Arc<Subject>,
     case: &'static Case<C>,
-    exemption: Option<Exemption>,
     provision: &Provision<Arc<Setup<C>>>,
     recorder: &Recorder,
 ) -> Trial {
@@ -162,72 +151,21 @@ fn trial<C: Context>(
                 Ended::without_running(case, message)
             }
         };
-        let repeated = ended.repeated;
-        let (outcome, excused) = match &exemption {
-            Some(exemption) => judge_exempted(ended, case, exemption),
-            None => (ended.outcome, None),
-        };
-        let (verdict, detail) = match (&outcome, &excused) {
-            (Ok(()), None) => (Verdict::Pass, None),
-            (Ok(()), Some(reason)) => (Verdict::NotApplicable, Some(reason.clone())),
-            (Err(failure), _) => (Verdict::Fail, Some(failure.to_string())),
+        let (verdict, detail) = match &ended.outcome {
+            Ok(()) => (Verdict::Pass, None),
+            Err(failure) => (Verdict::Fail, Some(failure.to_string())),
         };
         let mut result = result(&subject, case, verdict, detail);
-        result.repeated = repeated;
-        if let Err(failure) = &outcome {
+        result.repeated = ended.repeated;
+        if let Err(failure) = &ended.outcome {
             result.blamed = failure.clauses().iter().map(ToString::to_string).collect();
         }
         recorder.record(&result);
-        match outcome {
-            Ok(()) => Ok(excused.map_or(Completion::Completed, Completion::ignored_with)),
+        match ended.outcome {
+            Ok(()) => Ok(Completion::Completed),
             Err(failure) => Err(Failed::from(explain(&subject.name, case, &failure))),
         }
     })
-}
-
-/// Checks the result of a case from which the store is exempted.
-///
-/// Returns the reason of the exemption if the case failed because the store refused a call. Returns
-/// an error if the case passed or failed for another reason.
-fn judge_exempted<C>(
-    ended: Ended,
-    case: &Case<C>,
-    exemption: &Exemption,
-) -> (Result<(), Failure>, Option<String>) {
-    let Exemption { name, reason, .. } = exemption;
-    let failed = |message: String| {
-        let failure = Failure::new(Cause::Exemption, message, case.clauses.to_vec());
-        (Err(failure), None)
-    };
-    let failure = match ended.outcome {
-        Ok(()) if *name == case.full_name() => {
-            return failed(format!(
-                "the case passes although the store is exempted: remove `{name}` from \
-                 `Suite::without`"
-            ));
-        }
-        Ok(()) => {
-            return failed(format!(
-                "the case passes although the store is exempted: name the cases of `{name}` that \
-                 fail in `Suite::without`, instead of the group"
-            ));
-        }
-        Err(failure) => failure,
-    };
-    match failure.cause() {
-        Cause::Broken if ended.refused => (Ok(()), Some(reason.clone())),
-        Cause::Broken => {
-            let beside = format!(
-                "the exemption from `{name}` does not cover this: the failure shows no call that \
-                 was refused with `Misconfigured`"
-            );
-            (Err(failure.with(&beside)), None)
-        }
-        Cause::Hanging => failed(format!(
-            "{failure}; exempt it with `Suite::without_running`, which does not run it"
-        )),
-        Cause::Setup | Cause::Exemption => (Err(failure), None),
-    }
 }
 
 /// Returns the text of a failure for the test runner. The text names the broken clauses, quotes the
@@ -235,9 +173,6 @@ fn judge_exempted<C>(
 fn explain<C>(store: &str, case: &Case<C>, failure: &Failure) -> String {
     match failure.cause() {
         Cause::Broken | Cause::Hanging => {}
-        Cause::Exemption => {
-            return format!("{store} has an exemption that it must not have\n{failure}");
-        }
         Cause::Setup => {
             return format!(
                 "{store} could not be tested with {}\n{failure}",

@@ -31,12 +31,6 @@ impl MongoStore {
         {
             return Ok(vec![self.enqueue_one(job).await?]);
         }
-        if jobs.iter().any(|job| job.spec().lane.is_some()) {
-            self.need_transactions("a lane")?;
-        }
-        if jobs.iter().any(|job| job.spec().idempotency_key.is_some()) {
-            self.need_transactions("an idempotency key")?;
-        }
         let routes = self.route_ids(jobs).await?;
         let now = self.millis(self.main()).await?;
         if !self.has_transactions() {

@@ -8,9 +8,10 @@
 //! Changing several documents atomically needs transactions, and transactions need a replica set. A
 //! replica set with one member is enough. A sharded cluster is refused, because each of its routers
 //! has its own clock. On a standalone server the store offers less:
-//! - Jobs with a lane or an idempotency key, writes with a [`Guard`](ratchet_core::model::Guard)
-//!   and jobs in a transaction of the application fail with `Misconfigured`.
-//! - Jobs that wait for other jobs or for a signal, or are in a batch, fail with `Invalid`.
+//! - Jobs with a lane or an idempotency key, jobs that wait for other jobs or for a signal, and
+//!   jobs in a batch are refused with `Invalid`.
+//! - Writes with a [`Guard`](ratchet_core::model::Guard) and jobs in a transaction of the
+//!   application fail with `Misconfigured`.
 //! - Several jobs in one enqueue are stored one after the other.
 //! - Recurring definitions, permits, the archive and wakeups are not available.
 //!

@@ -12,7 +12,7 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, Checked, ContentionBackoff, DiagnosticStore, JobStore, LockStore,
     LossRepeats, NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store,
-    StoreInfo, TransactionStore, VersionStore, WorkflowStore,
+    StoreFeature, StoreInfo, TransactionStore, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use tokio::sync::{Mutex, MutexGuard};
@@ -421,8 +421,16 @@ impl Store for MongoStore {
         self
     }
 
-    fn guards(&self) -> bool {
-        self.has_transactions()
+    fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
+        match feature {
+            StoreFeature::Lanes | StoreFeature::IdempotencyKeys | StoreFeature::Guards => {
+                (!self.has_transactions()).then_some(
+                    "it needs transactions, and the server is a standalone; make it a replica \
+                     set, for which one member is enough",
+                )
+            }
+            _ => None,
+        }
     }
 
     fn call_policy(&self) -> CallPolicy {

@@ -8,25 +8,11 @@ use std::process::ExitCode;
 
 use ratchet_conformance::{Power, Suite};
 
-const POWERS: &[Power] = &[
-    Power::Clock,
-    Power::Vandal,
-    Power::Residue,
-    Power::Restart,
-    Power::Recurring,
-    Power::Archive,
-    Power::Permits,
-    Power::Rates,
-    Power::Workflows,
-    Power::Signals,
-    Power::Diagnostics,
-];
-
 fn main() -> ExitCode {
     // Runs few histories, because each step waits until a majority has stored it in the journal.
     // The store may report that other jobs wait for a job although no job does, because it flags a
     // parent before it stores the child.
-    let suite = Suite::new("mongodb", POWERS).histories(10);
+    let suite = Suite::new("mongodb", Power::STORE).histories(10);
     let suite = suite.may_say_awaited_of_others();
     suite.run(async { fixture::provision(server::SERVER) })
 }

@@ -26,6 +26,10 @@ fn main() -> ExitCode {
         Power::Rates,
         Power::Workflows,
         Power::Signals,
+        Power::Lanes,
+        Power::Tags,
+        Power::IdempotencyKeys,
+        Power::Guards,
     ];
     Suite::new("redb", &powers).run(async { Provision::ready(Files::new) })
 }

@@ -87,7 +87,7 @@ cases! {
     "archive" on Cx;
 
     #[proves("archive.move")]
-    #[needs(Archive, Clock)]
+    #[needs(Archive, Clock, IdempotencyKeys, Lanes, Tags)]
     async fn an_archived_job_is_whole_and_no_longer_among_the_jobs(cx: &Cx) {
         let node = cx.node().await;
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -230,7 +230,7 @@ cases! {
     }
 
     #[proves("archive.old")]
-    #[needs(Archive, Clock)]
+    #[needs(Archive, Clock, Lanes)]
     async fn unfinished_jobs_are_never_archived(cx: &Cx) {
         let node = cx.node().await;
         let requeued = node.add(job()).await;
@@ -248,7 +248,7 @@ cases! {
     }
 
     #[proves("archive.keys", "archive.purge")]
-    #[needs(Archive, Clock)]
+    #[needs(Archive, Clock, IdempotencyKeys)]
     async fn an_idempotency_key_outlives_its_job_and_the_archive(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(job().idempotency_key("i").unique_key("u")).await;
@@ -500,7 +500,7 @@ cases! {
     }
 
     #[proves("archive.poison", "errors.poison")]
-    #[needs(Archive, Clock, Vandal)]
+    #[needs(Archive, Clock, Vandal, Tags)]
     async fn a_job_that_is_damaged_is_archived_with_the_others(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&[job().tag("a"), job(), job()]).await;

@@ -327,7 +327,7 @@ cases! {
     }
 
     #[proves("batch.filter", "page.filter", "page.walk", "count.filter")]
-    #[needs(Workflows)]
+    #[needs(Workflows, Tags)]
     async fn a_filter_by_batch_and_tag_finds_what_has_both(cx: &Cx) {
         let node = cx.node().await;
         let (batch, other) = (node.batch().await, node.batch().await);
@@ -433,7 +433,7 @@ cases! {
     }
 
     #[proves("batch.count", "lane.promote")]
-    #[needs(Workflows)]
+    #[needs(Workflows, Lanes)]
     async fn a_child_in_a_lane_moves_its_lane_on_and_is_counted(cx: &Cx) {
         let node = cx.node().await;
         let batch = node.batch().await;

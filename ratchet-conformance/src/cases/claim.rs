@@ -316,7 +316,9 @@ cases! {
             all.push((node.add(with(version)).await, version));
             let key = format!("key {version}");
             all.push((node.add(with(version).unique_key(&key)).await, version));
-            all.push((node.add(with(version).lane(&key)).await, version));
+            if cx.has(Power::Lanes) {
+                all.push((node.add(with(version).lane(&key)).await, version));
+            }
         }
         let batch = node.add_all(&versions.map(with)).await;
         all.extend(batch.into_iter().zip(versions));

@@ -293,7 +293,7 @@ cases! {
     async fn a_requeue_and_a_delete_at_once_agree(cx: &Cx) {
         let nodes = cx.nodes(2).await;
         for _ in 0..20 {
-            let id = nodes[0].add(job().unique_key("k").tag("t")).await;
+            let id = nodes[0].add(cx.tagged(job().unique_key("k"), "t")).await;
             nodes[0].fail(nodes[0].take().await).await;
             let actions = [JobAction::Requeue, JobAction::Delete];
             let answers = race(2, |racer| {
@@ -431,7 +431,7 @@ cases! {
     }
 
     #[proves("keys.idempotency", "purge.keys", "keys.race")]
-    #[needs(Clock)]
+    #[needs(Clock, IdempotencyKeys)]
     async fn an_enqueue_and_the_purge_of_its_first_job_agree(cx: &Cx) {
         let nodes = cx.nodes(4).await;
         for round in 0..20 {

@@ -23,8 +23,8 @@ cases! {
             .timeout(90 * SECOND)
             .stall_timeout(1_500 * MILLI)
             .unique_key("cat")
-            .idempotency_key("upload 7")
             .trace(trace);
+        let new = cx.once(new, "upload 7");
         let before = node.now().await;
         let id = node.add(new.clone()).await;
         let after = node.now().await;
@@ -79,7 +79,7 @@ cases! {
     #[proves("enqueue.atomic", "enqueue.validate")]
     async fn one_bad_job_keeps_the_whole_batch_out(cx: &Cx) {
         let node = cx.node().await;
-        let good = || job().unique_key("unique").idempotency_key("once");
+        let good = || cx.once(job().unique_key("unique"), "once");
         for position in 0..3 {
             let mut batch = vec![good(), job(), job()];
             batch[position] = job().queue("");
@@ -126,7 +126,7 @@ cases! {
     #[proves("enqueue.repeat")]
     async fn a_repeat_after_the_job_ran_changes_nothing(cx: &Cx) {
         let node = cx.node().await;
-        let new = job().unique_key("u").idempotency_key("i");
+        let new = cx.once(job().unique_key("u"), "i");
         node.add(new.clone()).await;
         let token = node.take().await;
         let running = node.get(new.id()).await;
@@ -142,7 +142,7 @@ cases! {
     #[proves("enqueue.repeat")]
     async fn the_same_job_twice_in_one_batch_is_refused(cx: &Cx) {
         let node = cx.node().await;
-        let twice = job().unique_key("u").idempotency_key("i");
+        let twice = cx.once(job().unique_key("u"), "i");
         let batch = [twice.clone(), job(), twice.clone()];
         assert_refused(node.jobs().enqueue(&batch).await, "jobs");
         assert_eq!(node.everything().await.len(), 0);

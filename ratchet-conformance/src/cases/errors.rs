@@ -84,7 +84,7 @@ cases! {
             let batches: Vec<Vec<NewJob>> = (0..CALLERS)
                 .map(|caller| {
                     let key = format!("{round} {caller}");
-                    let mut batch = vec![job(), job().unique_key(&key).tag(&key)];
+                    let mut batch = vec![job(), cx.tagged(job().unique_key(&key), &key)];
                     if caller % 2 == 0 {
                         batch.push(job().after(JobId::new(), Condition::Ended));
                     }

@@ -63,7 +63,7 @@ cases! {
     "guard" on Cx;
 
     #[proves("guard.write")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn writes_land_in_their_tenure(cx: &Cx) {
         let node = cx.node().await;
         let silent = cx.node().await;
@@ -80,7 +80,7 @@ cases! {
     }
 
     #[proves("guard.write")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn writes_of_a_tenure_that_never_was_are_stale(cx: &Cx) {
         let (node, other) = (cx.node().await, cx.node().await);
         let never = Guard {
@@ -103,7 +103,7 @@ cases! {
     }
 
     #[proves("guard.write")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn writes_of_a_tenure_that_was_given_up_are_stale(cx: &Cx) {
         let node = cx.node().await;
         let guard = tenure(&node, DAY).await;
@@ -112,7 +112,7 @@ cases! {
     }
 
     #[proves("guard.write", "lock.expire")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn writes_of_an_expired_tenure_are_stale_even_without_a_successor(cx: &Cx) {
         let node = cx.node().await;
         let guard = tenure(&node, 30 * MINUTE).await;
@@ -120,7 +120,7 @@ cases! {
     }
 
     #[proves("guard.write", "lock.fence")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn writes_of_a_deposed_leader_are_stale_and_its_successors_land(cx: &Cx) {
         let (old, new) = (cx.node().await, cx.node().await);
         let deposed = tenure(&old, MINUTE).await;
@@ -132,7 +132,7 @@ cases! {
     }
 
     #[proves("guard.write", "lock.fence")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn a_leader_elected_again_writes_in_its_new_term_only(cx: &Cx) {
         let node = cx.node().await;
         let first = tenure(&node, MINUTE).await;
@@ -183,7 +183,7 @@ cases! {
     }
 
     #[proves("guard.write", "lock.renew", "lock.fence")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn a_leader_that_slept_through_its_term_can_change_nothing(cx: &Cx) {
         let (old, new) = (cx.node().await, cx.node().await);
         let (mut sleeper, mut successor) = (candidate(&old, "role"), candidate(&new, "role"));
@@ -205,7 +205,7 @@ cases! {
     }
 
     #[proves("guard.write", "lock.expire", "lock.renew", "time.clock")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn after_a_step_forward_the_old_leader_stops_at_its_next_renewal(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let (mut old, mut new) = (candidate(&a, "role"), candidate(&b, "role"));
@@ -233,7 +233,7 @@ cases! {
     }
 
     #[proves("guard.write", "lock.held", "lock.renew", "time.clock")]
-    #[needs(Clock)]
+    #[needs(Clock, Guards)]
     async fn after_a_step_back_the_leader_leads_on_and_its_lock_lasts_longer(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let (mut leader, mut other) = (candidate(&a, "role"), candidate(&b, "role"));

@@ -16,6 +16,7 @@ cases! {
     "keys" on Cx;
 
     #[proves("keys.idempotency")]
+    #[needs(IdempotencyKeys)]
     async fn a_second_job_with_an_idempotency_key_is_the_first(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         let first = a.add(once("k")).await;
@@ -24,6 +25,7 @@ cases! {
     }
 
     #[proves("keys.idempotency")]
+    #[needs(IdempotencyKeys)]
     async fn an_idempotency_key_stays_used_when_the_job_has_ended(cx: &Cx) {
         let node = cx.node().await;
         for outcome in [Outcome::Succeeded { result: None }, Outcome::Cancelled] {
@@ -37,7 +39,7 @@ cases! {
     }
 
     #[proves("keys.idempotency", "purge.keys")]
-    #[needs(Clock)]
+    #[needs(Clock, IdempotencyKeys)]
     async fn an_idempotency_key_stays_used_when_the_job_was_purged(cx: &Cx) {
         let node = cx.node().await;
         let first = node.add(once("k")).await;
@@ -50,6 +52,7 @@ cases! {
     }
 
     #[proves("keys.idempotency")]
+    #[needs(IdempotencyKeys)]
     async fn an_idempotency_key_counts_inside_one_batch(cx: &Cx) {
         let node = cx.node().await;
         let batch = [job(), once("k"), job(), once("k"), once("other"), once("k")];
@@ -170,12 +173,15 @@ cases! {
         let first = node.add(unique("k")).await;
         let offered = node.offer(&elsewhere().unique_key("k")).await;
         assert_eq!(offered, Enqueued::Duplicate(first));
-        let first = node.add(once("k")).await;
-        let offered = node.offer(&elsewhere().idempotency_key("k")).await;
-        assert_eq!(offered, Enqueued::Duplicate(first));
+        if cx.has(Power::IdempotencyKeys) {
+            let first = node.add(once("k")).await;
+            let offered = node.offer(&elsewhere().idempotency_key("k")).await;
+            assert_eq!(offered, Enqueued::Duplicate(first));
+        }
     }
 
     #[proves("keys.unique", "keys.idempotency")]
+    #[needs(IdempotencyKeys)]
     async fn the_two_kinds_of_keys_do_not_meet(cx: &Cx) {
         let node = cx.node().await;
         node.add(unique("k")).await;
@@ -188,11 +194,12 @@ cases! {
         let longest = "k".repeat(Name::MAX_BYTES);
         for key in ["k", "K", "ḱ", "k\u{301}", "k.", "k k", "ｋ", &longest] {
             node.add(unique(key)).await;
-            node.add(once(key)).await;
+            node.add(cx.once(job(), key)).await;
         }
     }
 
     #[proves("keys.unique")]
+    #[needs(IdempotencyKeys)]
     async fn a_unique_duplicate_does_not_use_up_its_idempotency_key(cx: &Cx) {
         let node = cx.node().await;
         let first = node.add(unique("u")).await;
@@ -202,6 +209,7 @@ cases! {
     }
 
     #[proves("keys.both")]
+    #[needs(IdempotencyKeys)]
     async fn the_idempotency_key_is_looked_at_before_the_unique_key(cx: &Cx) {
         let node = cx.node().await;
         node.add(unique("u")).await;
@@ -233,6 +241,7 @@ cases! {
     }
 
     #[proves("keys.race")]
+    #[needs(IdempotencyKeys)]
     async fn of_many_racers_with_an_idempotency_key_one_creates(cx: &Cx) {
         let nodes = cx.nodes(4).await;
         let answers = race(50, |racer| {
@@ -277,7 +286,7 @@ cases! {
     }
 
     #[proves("keys.idempotency", "enqueue.repeat")]
-    #[needs(Clock)]
+    #[needs(Clock, IdempotencyKeys)]
     async fn a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself(cx: &Cx) {
         let node = cx.node().await;
         let batch = [once("k"), job()];

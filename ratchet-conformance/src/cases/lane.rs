@@ -46,7 +46,7 @@ cases! {
     "lane" on Cx;
 
     #[proves("lane.sequence", "lane.head", "lane.promote")]
-    #[needs(Clock)]
+    #[needs(Clock, Lanes)]
     async fn jobs_go_in_the_order_of_their_enqueues_whatever_the_clock_says(cx: &Cx) {
         let nodes = cx.nodes(2).await;
         let mut all = Vec::new();
@@ -70,7 +70,7 @@ cases! {
     }
 
     #[proves("lane.sequence", "lane.head")]
-    #[needs(Clock)]
+    #[needs(Clock, Lanes)]
     async fn a_batch_enters_its_lanes_in_its_own_order(cx: &Cx) {
         let node = cx.node().await;
         let now = node.now().await;
@@ -101,6 +101,7 @@ cases! {
     }
 
     #[proves("lane.head", "get.whole", "claim.whole")]
+    #[needs(Lanes)]
     async fn a_job_and_its_claim_show_the_lane(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(job().lane("Größe 42")).await;
@@ -119,7 +120,7 @@ cases! {
     }
 
     #[proves("lane.hold", "lane.head")]
-    #[needs(Clock)]
+    #[needs(Clock, Lanes)]
     async fn a_head_that_backs_off_snoozes_or_is_handed_back_keeps_its_lane(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 2)).await;
@@ -147,7 +148,7 @@ cases! {
     }
 
     #[proves("lane.head", "lane.promote", "pause.job")]
-    #[needs(Clock)]
+    #[needs(Clock, Lanes)]
     async fn a_delayed_or_paused_head_holds_up_its_lane(cx: &Cx) {
         let node = cx.node().await;
         let batch = lane_jobs("l", 4);
@@ -187,6 +188,7 @@ cases! {
     }
 
     #[proves("lane.sequence", "lane.head", "lane.promote")]
+    #[needs(Lanes)]
     async fn the_second_job_of_a_lane_waits_for_the_first_whatever_that_does(cx: &Cx) {
         let node = cx.node().await;
         for how in ["is due", "is due later", "is paused", "runs", "backs off"] {
@@ -218,6 +220,7 @@ cases! {
     }
 
     #[proves("lane.head")]
+    #[needs(Lanes)]
     async fn a_waiting_lane_delays_no_other_job(cx: &Cx) {
         let node = cx.node().await;
         let stuck = node.add_all(&lane_jobs("stuck", 2)).await;
@@ -234,6 +237,7 @@ cases! {
     }
 
     #[proves("lane.head", "lane.promote")]
+    #[needs(Lanes)]
     async fn the_end_of_a_lane_leaves_the_others_of_its_queue(cx: &Cx) {
         let node = cx.node().await;
         let ends = node.add(job().lane("a")).await;
@@ -248,6 +252,7 @@ cases! {
     }
 
     #[proves("lane.sequence", "lane.head")]
+    #[needs(Lanes)]
     async fn one_name_in_two_queues_is_two_lanes(cx: &Cx) {
         let node = cx.node().await;
         let mut all = Vec::new();
@@ -269,6 +274,7 @@ cases! {
     }
 
     #[proves("lane.promote")]
+    #[needs(Lanes)]
     async fn every_end_of_a_head_lets_exactly_the_next_go(cx: &Cx) {
         let node = cx.node().await;
         let result = Outcome::Succeeded { result: None };
@@ -300,6 +306,7 @@ cases! {
     }
 
     #[proves("lane.promote", "settle.mixed")]
+    #[needs(Lanes)]
     async fn one_call_ends_the_heads_of_many_lanes(cx: &Cx) {
         let node = cx.node().await;
         let mut rest = Vec::new();
@@ -334,6 +341,7 @@ cases! {
     }
 
     #[proves("lane.promote", "settle.repeat")]
+    #[needs(Lanes)]
     async fn a_stale_or_repeated_end_releases_no_job(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 3)).await;
@@ -362,7 +370,7 @@ cases! {
     }
 
     #[proves("lane.hold", "lane.promote", "reclaim.exhausted")]
-    #[needs(Clock)]
+    #[needs(Clock, Lanes)]
     async fn a_lost_head_keeps_its_lane_until_it_is_given_up(cx: &Cx) {
         let nodes = cx.nodes(2).await;
         let all = nodes[0].add_all(&lane_jobs("l", 2)).await;
@@ -398,6 +406,7 @@ cases! {
     }
 
     #[proves("lane.requeue", "requeue.fresh")]
+    #[needs(Lanes)]
     async fn a_requeued_dead_letter_goes_to_the_end_of_its_lane(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 4)).await;
@@ -433,6 +442,7 @@ cases! {
     }
 
     #[proves("lane.sequence", "keys.unique", "keys.idempotency", "enqueue.repeat")]
+    #[needs(Lanes, IdempotencyKeys)]
     async fn what_is_not_stored_takes_no_place(cx: &Cx) {
         let node = cx.node().await;
         let first = node.add(job().lane("l").unique_key("u").idempotency_key("i")).await;
@@ -471,6 +481,7 @@ cases! {
     }
 
     #[proves("lane.cancel")]
+    #[needs(Lanes)]
     async fn a_blocked_job_that_is_cancelled_leaves_the_rest_as_they_are(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 4)).await;
@@ -486,6 +497,7 @@ cases! {
     }
 
     #[proves("lane.cancel", "pause.job")]
+    #[needs(Lanes)]
     async fn a_cancel_in_a_lane_leaves_its_paused_head_paused(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 4)).await;
@@ -503,7 +515,7 @@ cases! {
     }
 
     #[proves("lane.promote", "errors.poison")]
-    #[needs(Vandal)]
+    #[needs(Vandal, Lanes)]
     async fn a_head_that_cannot_be_read_ends_and_lets_the_next_go(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 2)).await;
@@ -520,6 +532,7 @@ cases! {
     }
 
     #[proves("lane.head", "lane.sequence", "lane.promote")]
+    #[needs(Lanes)]
     async fn many_on_one_lane_never_leave_it_stuck_nor_with_two_heads(cx: &Cx) {
         const EACH: usize = 25;
         let nodes = cx.nodes(4).await;
@@ -596,6 +609,7 @@ cases! {
     }
 
     #[proves("lane.head", "lane.requeue", "lane.cancel")]
+    #[needs(Lanes)]
     async fn operators_and_nodes_meet_on_a_lane(cx: &Cx) {
         let nodes = cx.nodes(4).await;
         let all = nodes[0].add_all(&lane_jobs("l", 40)).await;

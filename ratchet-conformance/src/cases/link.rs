@@ -316,7 +316,7 @@ cases! {
     }
 
     #[proves("link.duplicate", "enqueue.repeat", "keys.idempotency", "keys.unique")]
-    #[needs(Workflows)]
+    #[needs(Workflows, IdempotencyKeys)]
     async fn a_child_of_a_duplicate_waits_for_who_stands_for_it(cx: &Cx) {
         let node = cx.node().await;
         let first = node.add(job().unique_key("u")).await;
@@ -357,7 +357,7 @@ cases! {
     }
 
     #[proves("link.duplicate", "link.missing", "purge.keys")]
-    #[needs(Workflows)]
+    #[needs(Workflows, IdempotencyKeys)]
     async fn a_child_of_a_duplicate_whose_job_was_purged_is_refused_and_told_so(cx: &Cx) {
         let node = cx.node().await;
         let earlier = node.add(job().idempotency_key("i")).await;

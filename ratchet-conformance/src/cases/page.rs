@@ -175,7 +175,7 @@ cases! {
     #[proves("get.outline", "page.outline")]
     async fn an_outline_has_all_but_what_may_be_large(cx: &Cx) {
         let node = cx.node().await;
-        let spec = job().unique_key("k").timeout(HOUR).tag("t");
+        let spec = cx.tagged(job().unique_key("k").timeout(HOUR), "t");
         let ended = node.add(spec).await;
         let token = node.take().await;
         node.report(token, ReportKind::Checkpoint(json("1"))).await;

@@ -272,7 +272,7 @@ cases! {
     }
 
     #[proves("permit.unknown")]
-    #[needs(Permits)]
+    #[needs(Permits, IdempotencyKeys)]
     async fn a_permit_of_an_unknown_resource_is_refused_and_nothing_is_stored(cx: &Cx) {
         let (a, b) = (cx.node().await, cx.node().await);
         set(&a, "api", 1).await;
@@ -408,7 +408,7 @@ cases! {
     }
 
     #[proves("permit.free", "permit.order")]
-    #[needs(Permits)]
+    #[needs(Permits, Lanes)]
     async fn jobs_that_cannot_be_claimed_hold_no_permit(cx: &Cx) {
         let node = cx.node().await;
         set(&node, "api", 1).await;
@@ -590,7 +590,7 @@ cases! {
     }
 
     #[proves("permit.unknown", "keys.idempotency", "keys.unique")]
-    #[needs(Permits)]
+    #[needs(Permits, IdempotencyKeys)]
     async fn an_unknown_permit_is_refused_even_if_its_job_is_a_duplicate(cx: &Cx) {
         let node = cx.node().await;
         node.add_all(&[job().idempotency_key("i"), job().unique_key("u")]).await;

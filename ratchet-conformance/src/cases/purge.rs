@@ -122,7 +122,8 @@ cases! {
         let node = cx.node().await;
         let bare = job();
         for purged in [true, false] {
-            let rich = bare.clone().unique_key("u").tag("t").timeout(HOUR).payload_version(3);
+            let rich = cx.tagged(bare.clone().unique_key("u"), "t");
+            let rich = rich.timeout(HOUR).payload_version(3);
             let id = node.add(rich.priority(Priority::High).retry(RetryPolicy::never())).await;
             let token = node.take().await;
             let progress = ReportKind::Progress { percent: 7, message: "seven".to_owned() };
@@ -199,7 +200,7 @@ cases! {
         assert_eq!(cx.rows_of_jobs().await, 0);
         for purged in [true, false] {
             for end in [success(), result("1"), Outcome::Cancelled] {
-                node.add(job().unique_key("u").tag("a").tag("b")).await;
+                node.add(cx.tagged(cx.tagged(job().unique_key("u"), "a"), "b")).await;
                 let token = node.take().await;
                 node.report(token, ReportKind::Checkpoint(json("1"))).await;
                 node.settle(token, retry(Duration::ZERO)).await;
@@ -219,7 +220,7 @@ cases! {
     }
 
     #[proves("purge.whole", "delete.job", "archive.move")]
-    #[needs(Archive, Clock, Residue, Signals, Workflows)]
+    #[needs(Archive, Clock, Residue, Signals, Workflows, Lanes, Tags)]
     async fn jobs_of_lanes_and_workflows_that_are_gone_leave_no_row(cx: &Cx) {
         let node = cx.node().await;
         let batch = node.batch().await;
@@ -267,15 +268,17 @@ cases! {
     async fn a_purge_touches_no_key_that_is_in_use(cx: &Cx) {
         let node = cx.node().await;
         let keyed = || job().unique_key("unique");
-        node.add(keyed().idempotency_key("once")).await;
+        node.add(cx.once(keyed(), "once")).await;
         let first = node.take().await;
         node.succeed(first).await;
         let holder = node.add(keyed()).await;
         cx.advance(HOUR).await;
         assert_eq!(node.purge(JobState::Succeeded, MINUTE, 10).await, 1);
         assert_eq!(node.offer(&keyed()).await, Enqueued::Duplicate(holder));
-        let again = job().idempotency_key("once");
-        assert_eq!(node.offer(&again).await, Enqueued::Duplicate(first.job));
+        if cx.has(Power::IdempotencyKeys) {
+            let again = job().idempotency_key("once");
+            assert_eq!(node.offer(&again).await, Enqueued::Duplicate(first.job));
+        }
     }
 
     #[proves("purge.old", "errors.kind")]

@@ -10,7 +10,7 @@ cases! {
     async fn jobs_remain_with_everything_that_is_known_of_them(cx: &Cx) {
         let node = cx.node().await;
         node.beat().await;
-        let whole = job().tag("tenant:7").priority(Priority::High).payload_version(3);
+        let whole = cx.tagged(job(), "tenant:7").priority(Priority::High).payload_version(3);
         node.add(whole.delay(HOUR)).await;
         let paused = node.add(job()).await;
         node.act(paused, JobAction::Pause).await;
@@ -54,7 +54,7 @@ cases! {
     }
 
     #[proves("durability.restart", "keys.idempotency")]
-    #[needs(Restart)]
+    #[needs(Restart, IdempotencyKeys)]
     async fn idempotency_keys_remain(cx: &Cx) {
         let node = cx.node().await;
         let used = node.add(job().idempotency_key("once")).await;
@@ -67,7 +67,7 @@ cases! {
     }
 
     #[proves("durability.restart", "lane.head", "lane.sequence")]
-    #[needs(Restart)]
+    #[needs(Restart, Lanes)]
     async fn lanes_remain(cx: &Cx) {
         let node = cx.node().await;
         let lane = [(); 2].map(|()| job().lane("l"));

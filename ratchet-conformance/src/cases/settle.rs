@@ -424,7 +424,7 @@ cases! {
     }
 
     #[proves("settle.effect", "lane.hold", "permit.free")]
-    #[needs(Permits)]
+    #[needs(Permits, Lanes)]
     async fn a_claim_that_its_node_never_received_frees_its_lane_and_its_permit(cx: &Cx) {
         let node = cx.node().await;
         let resource = Name::new("permit", "api").expect("a valid name");

@@ -33,6 +33,7 @@ cases! {
     "tag" on Cx;
 
     #[proves("tag.set", "get.whole")]
+    #[needs(Tags, Lanes)]
     async fn a_job_has_the_tags_it_was_given_to_the_letter(cx: &Cx) {
         let node = cx.node().await;
         let odd = tagged(&["tenant:7", "Tenant:7", "größe", "%_'\"\\", "tenant:7"]);
@@ -54,6 +55,7 @@ cases! {
     }
 
     #[proves("tag.set", "enqueue.atomic")]
+    #[needs(Tags)]
     async fn too_many_tags_are_refused(cx: &Cx) {
         let node = cx.node().await;
         let many: Vec<String> = (0..=MAX_TAGS).map(|number| number.to_string()).collect();
@@ -65,6 +67,7 @@ cases! {
     }
 
     #[proves("tag.set", "enqueue.repeat", "keys.unique")]
+    #[needs(Tags)]
     async fn what_is_not_stored_has_no_tags(cx: &Cx) {
         let node = cx.node().await;
         let first = tagged(&["a", "b"]).unique_key("u");
@@ -90,6 +93,7 @@ cases! {
     }
 
     #[proves("tag.set", "claim.match")]
+    #[needs(Tags)]
     async fn a_job_keeps_its_tags_while_it_lives(cx: &Cx) {
         let node = cx.node().await;
         let id = node.add(tagged(&["a"])).await;
@@ -102,7 +106,7 @@ cases! {
     }
 
     #[proves("purge.old", "delete.job", "tag.set")]
-    #[needs(Clock)]
+    #[needs(Clock, Tags)]
     async fn tags_go_with_their_job(cx: &Cx) {
         let node = cx.node().await;
         let bare = [job(), job()];
@@ -125,6 +129,7 @@ cases! {
     }
 
     #[proves("act.select", "page.filter")]
+    #[needs(Tags)]
     async fn an_action_by_tag_changes_no_other_job(cx: &Cx) {
         let node = cx.node().await;
         let batch = [
@@ -145,6 +150,7 @@ cases! {
     }
 
     #[proves("page.filter", "page.walk", "count.filter")]
+    #[needs(Tags)]
     async fn listings_and_counts_by_tag_are_exact(cx: &Cx) {
         let node = cx.node().await;
         let mut random = fastrand::Rng::with_seed(11);

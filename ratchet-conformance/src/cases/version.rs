@@ -80,6 +80,7 @@ cases! {
     }
 
     #[proves("version.bump", "guard.write")]
+    #[needs(Guards)]
     async fn a_bump_of_a_tenure_that_is_over_changes_nothing(cx: &Cx) {
         let node = cx.node().await;
         let Acquired::Acquired { fence } = node.acquire("lock", HOUR).await else {

@@ -1,7 +1,6 @@
 use async_trait::async_trait;
 use ratchet_core::SharedStore;
-use ratchet_core::StoreError;
-use ratchet_core::StoreErrorKind::{Contention, Misconfigured};
+use ratchet_core::StoreErrorKind::Contention;
 use ratchet_core::memory::{Fault, MemoryStore};
 
 use super::*;
@@ -20,35 +19,28 @@ fn subject(required: bool) -> Arc<Subject> {
     })
 }
 
-fn exemption(name: &str, runs: bool) -> Exemption {
-    Exemption {
-        name: name.to_owned(),
-        reason: "needs more".to_owned(),
-        runs,
-    }
-}
-
 fn case(needs: &[Power]) -> &'static Case<Cx> {
     Suite::cases().find(|case| case.needs == needs).unwrap()
 }
 
 #[test]
-fn an_exempted_case_runs_unless_it_must_not() {
-    let exempted = |name: &str, runs| Subject {
+fn an_exempted_case_is_not_run() {
+    let exempted = |name: &str| Subject {
         name: "mystore".to_owned(),
         powers: Power::STORE.to_vec(),
-        exemptions: vec![exemption(name, runs)],
+        exemptions: vec![Exemption {
+            name: name.to_owned(),
+            reason: "needs more".to_owned(),
+        }],
         required: true,
     };
     let case = Suite::cases().next().unwrap();
     let ready = Provision::Ready(());
     for name in [case.group, &case.full_name()] {
-        let exempt = Plan::Exempt(exemption(name, true));
-        assert_eq!(plan(&exempted(name, true), case, &ready), exempt);
-        let left = Plan::Skip(Verdict::NotApplicable, "needs more".to_owned());
-        assert_eq!(plan(&exempted(name, false), case, &ready), left);
+        let skipped = Plan::Skip(Verdict::NotApplicable, "needs more".to_owned());
+        assert_eq!(plan(&exempted(name), case, &ready), skipped);
     }
-    assert_eq!(plan(&exempted("lock", true), case, &ready), Plan::Run);
+    assert_eq!(plan(&exempted("lock"), case, &ready), Plan::Run);
 }
 
 #[test]
@@ -88,12 +80,11 @@ fn an_absent_database_is_missing_unless_it_is_required() {
 /// contains.
 fn run_one<C: Context>(
     case: &'static Case<C>,
-    exemption: Option<Exemption>,
     provision: &Provision<Arc<Setup<C>>>,
 ) -> (libtest_mimic::Conclusion, CaseResult) {
     let dir = tempfile::tempdir().unwrap();
     let recorder = Recorder::in_dir(dir.path(), "mystore");
-    let trial = trial(&subject(true), case, exemption, provision, &recorder);
+    let trial = trial(&subject(true), case, provision, &recorder);
     let conclusion = libtest_mimic::run(&Arguments::default(), vec![trial]);
     let mut report = Report::read_dir(dir.path()).unwrap();
     (conclusion, report.results.remove(0))
@@ -102,7 +93,7 @@ fn run_one<C: Context>(
 #[test]
 fn an_absent_but_required_database_fails_every_case() {
     let absent = Provision::unavailable(UNAVAILABLE);
-    let (conclusion, result) = run_one(case(&[]), None, &absent);
+    let (conclusion, result) = run_one(case(&[]), &absent);
     assert_eq!(conclusion.num_failed, 1);
     assert_eq!(result.verdict, Verdict::Fail);
     assert!(result.detail.unwrap().contains(UNAVAILABLE));
@@ -141,30 +132,6 @@ static FAILS: Case<Probe> = Case {
         Box::pin(async {
             probe.0.proving(&["claim.order"]);
             panic!("the second comes first");
-        })
-    },
-    ..BASE
-};
-
-static REFUSED: Case<Probe> = Case {
-    name: "is_refused_always",
-    body: |probe| {
-        Box::pin(async {
-            let refusal = StoreError::new(Misconfigured, "enqueue");
-            probe.0.note_error(&refusal);
-            panic!("{refusal}");
-        })
-    },
-    ..BASE
-};
-
-static REFUSED_BEFORE: Case<Probe> = Case {
-    name: "fails_after_a_refusal",
-    body: |probe| {
-        Box::pin(async {
-            let refusal = StoreError::new(Misconfigured, "enqueue");
-            probe.0.note_error(&refusal);
-            panic!("two jobs were claimed");
         })
     },
     ..BASE
@@ -234,46 +201,20 @@ fn a_failure_breaks_the_clauses_of_its_assertion_and_quotes_them() {
         "mystore breaks [claim.order]\n  [claim.order] {sentence}\nthe second comes first\n  at "
     );
     assert!(told.starts_with(&expected), "{told}");
-    let (_, result) = run_one(&FAILS, None, &probe());
+    let (_, result) = run_one(&FAILS, &probe());
     assert_eq!(result.blamed, ["claim.order"]);
     assert_eq!(result.clauses, ["claim.due", "claim.order"]);
 }
 
 #[test]
 fn a_case_that_names_a_clause_it_does_not_prove_fails_itself() {
-    let (conclusion, result) = run_one(&CONFUSED, None, &probe());
+    let (conclusion, result) = run_one(&CONFUSED, &probe());
     assert_eq!(conclusion.num_failed, 1);
     let detail = result.detail.unwrap();
     assert!(
         detail.contains("claim.dew, which it does not prove; and it failed: and then it failed"),
         "{detail}"
     );
-}
-
-#[test]
-fn an_exempted_case_that_is_refused_does_not_apply() {
-    let exemption = Some(exemption("probe", true));
-    let (conclusion, result) = run_one(&REFUSED, exemption, &probe());
-    assert_eq!((conclusion.num_failed, conclusion.num_ignored), (0, 1));
-    assert_eq!(result.verdict, Verdict::NotApplicable);
-    assert_eq!(result.detail.as_deref(), Some("needs more"));
-}
-
-#[test]
-fn an_exempted_case_that_fails_for_another_reason_is_a_failure() {
-    for (case, message) in [
-        (&FAILS, "the second comes first"),
-        (&REFUSED_BEFORE, "two jobs were claimed"),
-    ] {
-        let (conclusion, result) = run_one(case, Some(exemption("probe", true)), &probe());
-        assert_eq!(conclusion.num_failed, 1);
-        let detail = result.detail.unwrap();
-        assert!(
-            detail.starts_with(message)
-                && detail.contains("exemption from `probe` does not cover this"),
-            "{detail}"
-        );
-    }
 }
 
 /// A context whose cleanup never ends.
@@ -321,59 +262,6 @@ async fn a_case_has_a_time_limit_for_each_of_its_parts() {
     assert!(began.elapsed() < 3 * std::time::Duration::from_secs(285));
 }
 
-#[test]
-fn the_exemption_of_a_case_goes_before_that_of_its_group() {
-    let subject = Subject {
-        name: "mystore".to_owned(),
-        powers: Vec::new(),
-        exemptions: vec![
-            exemption("probe", true),
-            exemption("probe::passes_always", false),
-        ],
-        required: true,
-    };
-    let found = |case| subject.exemption(case).map(|one| one.name.as_str());
-    assert_eq!(found(&PASSES), Some("probe::passes_always"));
-    assert_eq!(found(&FAILS), Some("probe"));
-}
-
-#[test]
-fn an_exemption_from_a_case_that_passes_is_a_failure() {
-    for (name, advice) in [
-        ("probe::passes_always", "remove `probe::passes_always`"),
-        ("probe", "name the cases of `probe`"),
-    ] {
-        let (conclusion, result) = run_one(&PASSES, Some(exemption(name, true)), &probe());
-        assert_eq!(conclusion.num_failed, 1);
-        assert_eq!(result.verdict, Verdict::Fail);
-        let detail = result.detail.unwrap();
-        assert!(detail.contains(advice), "{detail}");
-    }
-}
-
-#[test]
-fn a_fixture_that_fails_is_no_excuse() {
-    let broken: Arc<Setup<Probe>> = Arc::new(|| Box::pin(async { Err("no disk".into()) }));
-    let exemption = Some(exemption("probe", true));
-    let (conclusion, result) = run_one(&FAILS, exemption, &Provision::Ready(broken));
-    assert_eq!(conclusion.num_failed, 1);
-    assert!(result.detail.unwrap().contains("no disk"));
-}
-
-#[test]
-fn an_exempted_case_that_hangs_must_not_be_run() {
-    let hanging = Failure::new(Cause::Hanging, "no end".to_owned(), Vec::new());
-    let ended = Ended {
-        outcome: Err(hanging),
-        repeated: 0,
-        refused: true,
-    };
-    let (outcome, excused) = judge_exempted(ended, &FAILS, &exemption("probe", true));
-    assert_eq!(excused, None);
-    let told = outcome.unwrap_err().to_string();
-    assert!(told.contains("Suite::without_running"), "{told}");
-}
-
 /// A fixture with a store. The store fails every second call with contention.
 struct Contended(MemoryStore);
 
@@ -406,7 +294,7 @@ fn the_report_says_how_many_calls_were_repeated() {
         ))
     });
     let case = Suite::case("page::every_id_is_answered_in_order").unwrap();
-    let (conclusion, result) = run_one(case, None, &Provision::Ready(setup));
+    let (conclusion, result) = run_one(case, &Provision::Ready(setup));
     // The core itself answers the third call, which has no ids.
     assert_eq!((conclusion.num_passed, result.repeated), (1, 2));
 }
@@ -447,7 +335,7 @@ fn a_killed_case_leaves_a_failure_behind() {
     });
     let recorder = Recorder::in_dir(dir.path(), "mystore");
     let ready = Provision::Ready(setup);
-    let trial = trial(&subject(true), &NOSY, None, &ready, &recorder);
+    let trial = trial(&subject(true), &NOSY, &ready, &recorder);
     let conclusion = libtest_mimic::run(&Arguments::default(), vec![trial]);
     assert_eq!(conclusion.num_passed, 1);
     let report = Report::read_dir(dir.path()).unwrap();

@@ -1,9 +1,9 @@
 use super::Client;
 use crate::cluster::Wakeup;
-use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::model::{Enqueued, PutOutcome, PutRecurring, Recurring, RecurringPage, RecurringRecord};
 use crate::name::Name;
-use crate::store::{Changed, RecurringStore, Store};
+use crate::store::{Changed, JobFeatures, RecurringStore, Store};
 
 impl Client {
     /// Returns a client for the recurring definitions.
@@ -57,10 +57,10 @@ impl RecurringClient {
     /// Stores a definition. The caller calls [`slots_changed`](Self::slots_changed) afterwards.
     pub(crate) async fn put_quietly(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let calls = &self.0.0.calls;
-        if calls.store().permits().is_none() && put.definition.job().route.permit.is_some() {
-            let problem = InvalidInput::new("permit", "is not supported by this store");
-            return Err(StoreError::from(problem).during("put"));
-        }
+        let features = JobFeatures::of(&**calls.store());
+        features
+            .check(put.definition.job())
+            .map_err(|problem| StoreError::from(problem).during("put"))?;
         let put = calls.call("put", |store| async {
             recurring(store, "put")?.put(put).await
         });

@@ -402,41 +402,6 @@ impl NewJob {
         Ok(())
     }
 
-    /// Refuses jobs that need an optional trait which the store does not implement:
-    /// [`WorkflowStore`](crate::store::WorkflowStore), [`SignalStore`](crate::store::SignalStore)
-    /// or [`PermitStore`](crate::store::PermitStore).
-    ///
-    /// # Errors
-    /// [`StoreErrorKind::Invalid`], which names the field that the store does not support.
-    pub(crate) fn refuse_beyond(
-        jobs: &[Self],
-        workflows: bool,
-        signals: bool,
-        permits: bool,
-    ) -> Result<(), StoreError> {
-        let beyond = |job: &Self| {
-            let spec = &job.spec;
-            if !workflows && !spec.after.is_empty() {
-                Some("parent")
-            } else if !workflows && spec.batch.is_some() {
-                Some("batch")
-            } else if !signals && spec.signal.is_some() {
-                Some("signal")
-            } else if !permits && spec.route.permit.is_some() {
-                Some("permit")
-            } else {
-                None
-            }
-        };
-        match jobs.iter().find_map(beyond) {
-            None => Ok(()),
-            Some(field) => {
-                let problem = InvalidInput::new(field, "is not supported by this store");
-                Err(StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem))
-            }
-        }
-    }
-
     /// Checks all jobs of an enqueue: their number, and each job. Also checks that no job occurs
     /// twice, and that the links form no cycle and no chain that is too long.
     ///
@@ -604,29 +569,6 @@ mod tests {
         }
         assert!(job.validate().is_ok());
         assert_eq!(field(&job.after(JobId::new(), Condition::Ended)), "parent");
-    }
-
-    #[test]
-    fn stores_refuse_what_they_cannot_do() {
-        let job = || NewJob::new("kind", &1);
-        let refused = |job: NewJob, workflows, signals| {
-            let refused = NewJob::refuse_beyond(&[job], workflows, signals, true).err()?;
-            Some(refused.invalid_input().unwrap().field())
-        };
-        let holder = [job().permit("api")];
-        let error = NewJob::refuse_beyond(&holder, true, true, false).unwrap_err();
-        assert_eq!(error.invalid_input().unwrap().field(), "permit");
-        assert!(NewJob::refuse_beyond(&holder, false, false, true).is_ok());
-        let waiting = || job().wait_for("s", Duration::from_secs(1));
-        let child = || job().after(JobId::new(), Condition::Ended);
-        let member = || job().in_batch(BatchId::new());
-        assert_eq!(refused(job(), false, false), None);
-        assert_eq!(refused(waiting(), true, false), Some("signal"));
-        assert_eq!(refused(child(), false, true), Some("parent"));
-        assert_eq!(refused(member(), false, true), Some("batch"));
-        assert_eq!(refused(waiting(), false, true), None);
-        assert_eq!(refused(child(), true, false), None);
-        assert_eq!(refused(member(), true, false), None);
     }
 
     #[test]

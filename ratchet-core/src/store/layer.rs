@@ -124,8 +124,8 @@ macro_rules! layer {
                 self.layer.inner().info()
             }
 
-            fn guards(&self) -> bool {
-                self.layer.inner().guards()
+            fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
+                self.layer.inner().lacks(feature)
             }
 
             fn call_policy(&self) -> CallPolicy {

@@ -42,6 +42,7 @@ mod archive;
 mod calls;
 mod checked;
 mod diagnostics;
+mod features;
 mod jobs;
 mod layer;
 mod lock_page;
@@ -66,6 +67,8 @@ use futures_util::future::BoxFuture;
 pub use archive::ArchiveStore;
 pub use checked::{CallPolicy, Checked, ContentionBackoff, LossRepeats, check_enqueue};
 pub use diagnostics::DiagnosticStore;
+pub(crate) use features::JobFeatures;
+pub use features::StoreFeature;
 pub use jobs::JobStore;
 pub use layer::{Layered, StoreLayer};
 pub use lock_page::LockPage;
@@ -122,12 +125,14 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the part that stores the versions of namespaces.
     fn versions(&self) -> &dyn VersionStore;
 
-    /// Returns whether the store supports guarded writes. If not, the leader of a cluster marks
-    /// nodes dead and purges without a guard. A former leader and its successor may then do this
-    /// at the same time, which is harmless. Such a store refuses all other calls that need a
-    /// guard.
-    fn guards(&self) -> bool {
-        true
+    /// Returns why the store lacks a feature, or `None` if it has the feature. The default is that
+    /// the store has all features.
+    ///
+    /// The reason is shown to the application: it says what is missing and what to do, such as
+    /// "the server has no transactions; make it a replica set".
+    fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
+        let _ = feature;
+        None
     }
 
     /// Returns the deadline of a call and the maximum number of repetitions, which the

@@ -27,6 +27,10 @@ pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode 
         Power::Rates,
         Power::Workflows,
         Power::Signals,
+        Power::Lanes,
+        Power::Tags,
+        Power::IdempotencyKeys,
+        Power::Guards,
     ];
     let fixture = move || async move { Ok(Maps::new(engine)) };
     Suite::new(name, &powers).run(async move { Provision::ready(fixture) })

@@ -62,6 +62,8 @@ pub(super) struct Generator {
     workflows: bool,
     /// Whether the history uses signals.
     signals: bool,
+    /// The features of jobs that the store supports: lanes, tags and idempotency keys.
+    features: Vec<Power>,
 }
 
 impl Generator {
@@ -69,6 +71,11 @@ impl Generator {
         let mut random = Rng::with_seed(seed);
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
+            .collect();
+        let features = [Power::Lanes, Power::Tags, Power::IdempotencyKeys];
+        let features = features
+            .into_iter()
+            .filter(|feature| has(*feature))
             .collect();
         // A history uses only some of the store's optional parts. If it used all parts, it would
         // contain too few steps for each of them.
@@ -92,6 +99,7 @@ impl Generator {
             waiters: Vec::new(),
             workflows: uses(Power::Workflows),
             signals: uses(Power::Signals),
+            features,
             random,
         }
     }

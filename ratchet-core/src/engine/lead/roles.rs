@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::cluster::{Election, Leadership};
 use crate::id::NodeId;
 use crate::model::Guard;
-use crate::store::Store;
+use crate::store::{Store, StoreFeature};
 
 /// The role whose leader maintains the cluster: it marks silent nodes dead, takes back their
 /// claims, and deletes old jobs.
@@ -112,7 +112,7 @@ impl Roles {
     /// safe for any node.
     pub(crate) fn maintenance_guard(&self, store: &dyn Store) -> Option<Guard> {
         let leadership = self.leadership(MAINTENANCE)?;
-        let guards = leadership.is_leader() && store.guards();
+        let guards = leadership.is_leader() && store.lacks(StoreFeature::Guards).is_none();
         leadership.guard().filter(|_| guards)
     }
 

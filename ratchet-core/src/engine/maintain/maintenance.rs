@@ -17,6 +17,7 @@ use crate::engine::totals::Totals;
 use crate::error::Result;
 use crate::metrics::{self, Rows};
 use crate::model::{ArchivePurge, BatchPurge, Guarded, PurgeRequest};
+use crate::store::StoreFeature;
 use crate::time;
 
 /// Maximum number of jobs, batches or rates that one pass deletes. The limit ensures that no pass
@@ -54,7 +55,14 @@ pub(crate) async fn run(run: Arc<MaintenanceHandles>) {
 /// kinds.
 async fn tick(run: &MaintenanceHandles) {
     let guard = run.roles.maintenance_guard(&**run.common.calls.store());
-    if guard.is_none() && run.common.calls.store().guards() {
+    if guard.is_none()
+        && run
+            .common
+            .calls
+            .store()
+            .lacks(StoreFeature::Guards)
+            .is_none()
+    {
         // This node no longer leads.
         return;
     }

@@ -33,9 +33,9 @@ pub use contention::ContentionBackoff;
 pub use losses::LossRepeats;
 
 use super::{
-    ArchiveStore, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
-    RateStore, RecurringStore, SharedStore, SignalStore, Store, StoreInfo, TransactionStore,
-    VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, JobFeatures, JobStore, LockStore, NodeStore, PermitStore,
+    QueueStore, RateStore, RecurringStore, SharedStore, SignalStore, Store, StoreFeature,
+    StoreInfo, TransactionStore, VersionStore, WorkflowStore,
 };
 use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
 use crate::error::{Result, StoreError, StoreErrorKind};
@@ -158,8 +158,8 @@ impl Default for CallPolicy {
 
 /// Checks that a store may receive these jobs.
 ///
-/// The function refuses jobs that [`NewJob::validate_all`] refuses, and jobs that need a part which
-/// the store lacks. The [door](Checked) calls this function before every enqueue. A store calls the
+/// The function refuses jobs that [`NewJob::validate_all`] refuses, and jobs that need a part or a
+/// [feature](StoreFeature) which the store lacks. The [door](Checked) calls this function before every enqueue. A store calls the
 /// function itself before it stores jobs in a transaction of the application.
 ///
 /// # Errors
@@ -169,10 +169,12 @@ pub fn check_enqueue(
     store: &(impl Store + ?Sized),
     jobs: &[NewJob],
 ) -> Result<()> {
-    let (workflows, signals) = (store.workflows().is_some(), store.signals().is_some());
-    NewJob::validate_all(jobs)
-        .and_then(|()| NewJob::refuse_beyond(jobs, workflows, signals, store.permits().is_some()))
-        .map_err(|error| error.during(operation))
+    NewJob::validate_all(jobs).map_err(|error| error.during(operation))?;
+    let features = JobFeatures::of(store);
+    check(
+        operation,
+        jobs.iter().try_for_each(|job| features.check(job.spec())),
+    )
 }
 
 /// Adds the name of the operation to the error of a failed check.
@@ -280,8 +282,8 @@ impl<S: Store + ?Sized> Store for Checked<S> {
         self
     }
 
-    fn guards(&self) -> bool {
-        self.store.guards()
+    fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
+        self.store.lacks(feature)
     }
 
     fn is_checked(&self) -> bool {

@@ -22,7 +22,6 @@ type Calls = Arc<Mutex<Vec<&'static str>>>;
 struct Probe {
     memory: MemoryStore,
     policy: CallPolicy,
-    parts: bool,
     timed_out: Arc<Mutex<u32>>,
 }
 
@@ -55,12 +54,16 @@ impl Store for Probe {
         self.policy
     }
 
+    fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
+        (feature == StoreFeature::Lanes).then_some("its server is too old")
+    }
+
     fn call_timed_out(&self) {
         *self.timed_out.lock().unwrap() += 1;
     }
 
     fn workflows(&self) -> Option<&dyn WorkflowStore> {
-        self.parts.then(|| Store::workflows(&self.memory)).flatten()
+        Store::workflows(&self.memory)
     }
 }
 
@@ -76,7 +79,6 @@ fn failing(policy: CallPolicy, fault: Fault) -> (Checked<Probe>, Calls) {
     let probe = Probe {
         memory,
         policy,
-        parts: true,
         timed_out: Arc::default(),
     };
     (Checked::new(probe), calls)
@@ -396,6 +398,9 @@ async fn a_part_that_is_not_there_is_neither_shown_nor_called() {
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
     let waits = NewJob::new("kind", &1).wait_for("signal", Duration::from_secs(1));
     assert_refused(store.enqueue(&[waits]).await, "enqueue", "signal");
+    let in_lane = NewJob::new("kind", &1).lane("l");
+    assert_refused(store.enqueue(&[in_lane]).await, "enqueue", "lane");
+    assert!(Store::lacks(&store, StoreFeature::Lanes).is_some());
     assert_eq!(*calls.lock().unwrap(), [""; 0]);
     let child = NewJob::new("kind", &1).after(JobId::new(), Condition::Ended);
     // The door lets the job pass; the store notices that its parent does not exist.

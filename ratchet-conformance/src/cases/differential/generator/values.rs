@@ -10,6 +10,7 @@ use ratchet_core::{
 };
 
 use super::{CAPABILITIES, Generator, KINDS, QUEUES, RESOURCES, TAGS};
+use crate::Power;
 use crate::build::{json, name, put};
 
 impl Generator {
@@ -119,10 +120,12 @@ impl Generator {
             job = job.unique_key(self.pick(&["u", "U", "ü"]));
         }
         if self.chance(20) {
-            job = job.idempotency_key(&format!("once {}", self.random.u8(0..6)));
+            let key = format!("once {}", self.random.u8(0..6));
+            job = self.with(Power::IdempotencyKeys, job, |job| job.idempotency_key(&key));
         }
         if self.chance(35) {
-            job = job.lane(self.pick(&["l", "L", "ü"]));
+            let lane = self.pick(&["l", "L", "ü"]);
+            job = self.with(Power::Lanes, job, |job| job.lane(lane));
         }
         job = match self.random.u8(0..5) {
             0 => job.delay(self.millis(0..5_000)),
@@ -132,7 +135,8 @@ impl Generator {
             _ => job,
         };
         for _ in 0..self.random.u8(0..3) {
-            job = job.tag(self.pick(&TAGS));
+            let tag = self.pick(&TAGS);
+            job = self.with(Power::Tags, job, |job| job.tag(tag));
         }
         if self.chance(30) {
             job = job.timeout(self.millis(1..3_000));
@@ -156,6 +160,14 @@ impl Generator {
         self.fresh.push(job.id());
         self.jobs.push(job.clone());
         job
+    }
+
+    /// Adds a feature to the job if the store supports this feature.
+    fn with(&self, feature: Power, job: NewJob, add: impl FnOnce(NewJob) -> NewJob) -> NewJob {
+        match self.features.contains(&feature) {
+            true => add(job),
+            false => job,
+        }
     }
 
     pub(super) fn claim(&mut self) -> ClaimRequest {
