@@ -3,13 +3,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::NewJob;
+use ratchet_core::memory::ManualClock;
 use ratchet_core::store::{Checked, StoreFeature};
+use ratchet_core::{NewJob, SharedStore};
 
 use crate::Power;
 use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
 use crate::node::TestNode;
 use crate::notes::Notes;
+use crate::process::{self, Line};
 use crate::repeat::Repeating;
 use crate::runner::Context;
 use crate::suite::Settings;
@@ -47,6 +49,8 @@ impl Cx {
             Power::Vandal => fixture.vandal().is_some(),
             Power::Residue => fixture.residue().is_some(),
             Power::Restart => fixture.restart().is_some(),
+            Power::Processes => fixture.address().is_some(),
+            Power::MachineClock => fixture.machine_clock().is_some(),
             // Powers of the store are visible only on an opened store, so `node` checks them.
             Power::Recurring
             | Power::Archive
@@ -63,7 +67,8 @@ impl Cx {
         };
         // If only the fixture had a power, the suite would ignore the cases that need it. If only
         // the suite listed the power, these cases would fail.
-        let of_fixture = Power::STORE.iter().map(|power| (*power, has(*power)));
+        let all = Power::STORE.iter().chain(&[Power::MachineClock]);
+        let of_fixture = all.map(|power| (*power, has(*power)));
         if let Err(differences) = compare("fixture", of_fixture, &powers) {
             fixture.teardown().await;
             return Err(differences.into());
@@ -95,7 +100,19 @@ impl Cx {
     /// checks the arguments of each call, as the engine does. It also repeats calls that fail
     /// because of contention.
     pub(crate) async fn node(&self) -> TestNode {
-        match self.fixture.open().await {
+        self.node_on(self.fixture.open().await)
+    }
+
+    /// Returns a node whose store uses its production clock on a machine with this clock. Panics if
+    /// the fixture does not have [`Power::MachineClock`].
+    pub(crate) async fn node_with(&self, machine: ManualClock) -> TestNode {
+        let machine_clock = self.fixture.machine_clock();
+        let machine_clock = machine_clock.expect("the case needs MachineClock");
+        self.node_on(machine_clock.open(machine).await)
+    }
+
+    fn node_on(&self, opened: Result<SharedStore, BoxError>) -> TestNode {
+        match opened {
             Ok(store) => {
                 let has = |feature| store.lacks(feature).is_none();
                 let of_store = [
@@ -211,13 +228,29 @@ impl Cx {
     /// Drops these nodes, restarts everything that uses the database, and returns a node with a new
     /// handle. Panics if the fixture does not have [`Power::Restart`].
     pub(crate) async fn restart<const N: usize>(&self, nodes: [TestNode; N]) -> TestNode {
+        self.end_processes(nodes).await;
+        self.node().await
+    }
+
+    /// Drops these nodes, and ends everything that uses the database. Panics if the fixture does
+    /// not have [`Power::Restart`].
+    pub(crate) async fn end_processes<const N: usize>(&self, nodes: [TestNode; N]) {
         drop(nodes);
         let restart = self.fixture.restart();
         let restart = restart.expect("the case says that it needs Restart");
-        match restart.end_processes().await {
-            Ok(()) => self.node().await,
-            Err(error) => panic!("the database cannot be restarted: {error}"),
+        if let Err(error) = restart.end_processes().await {
+            panic!("the database cannot be closed: {error}");
         }
+    }
+
+    /// Drops `node`, and lets another process work on the database until it is killed after
+    /// `settlements` settlements. Returns what that process did. Panics if the fixture does not
+    /// have [`Power::Processes`] and [`Power::Restart`].
+    pub(crate) async fn run_and_kill(&self, node: TestNode, settlements: usize) -> Vec<Line> {
+        self.end_processes([node]).await;
+        let address = self.fixture.address();
+        let address = address.expect("the case needs Processes");
+        process::run_and_kill(&address, settlements).await
     }
 
     fn clock(&self) -> &dyn TestClock {

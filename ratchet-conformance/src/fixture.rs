@@ -60,6 +60,23 @@ pub trait Fixture: Send + Sync + 'static {
         None
     }
 
+    /// Returns a text with which another process can open the database, such as a path or a URL, or
+    /// `None` if no other process can open it. The suite passes the text to the function of
+    /// [`Suite::attach`](crate::Suite::attach), and requires it for [`Power::Processes`].
+    ///
+    /// The suite first calls [`Restart::end_processes`]. If an engine lets only one process open
+    /// its files, this process must then have closed them until the next [`open`](Self::open).
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the tool that opens the database with a clock of the machine that a test sets, or
+    /// `None` if the fixture has no such tool. The suite requires this tool for
+    /// [`Power::MachineClock`].
+    fn machine_clock(&self) -> Option<&dyn MachineClock> {
+        None
+    }
+
     /// Removes the database. The suite calls this method once, after the case has dropped its
     /// handles, even if the case panicked.
     async fn teardown(&self) {}
@@ -172,6 +189,17 @@ pub trait Restart: Send + Sync {
     }
 }
 
+/// Replaces the clock of the machine for a store that computes its time from this clock.
+#[async_trait]
+pub trait MachineClock: Send + Sync {
+    /// Opens a handle on the database. The store uses the clock that it uses in production, except
+    /// that this clock reads the time of the machine from `machine`.
+    ///
+    /// # Errors
+    /// Any error. The suite then fails the case.
+    async fn open(&self, machine: ManualClock) -> Result<SharedStore, BoxError>;
+}
+
 /// An optional ability of a fixture, a store or a coordinator. If a case needs a power that the
 /// suite was not given, the suite lists the case as ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +214,12 @@ pub enum Power {
     Residue,
     /// The data remains when every process has ended. See [`Fixture::restart`].
     Restart,
+    /// Other processes can open the database. See [`Fixture::address`].
+    Processes,
+    /// The store computes its time from the clock of the machine, and the fixture can replace that
+    /// clock. See [`Fixture::machine_clock`]. A store that reads the time from a server or from a
+    /// database engine does not have this power.
+    MachineClock,
     /// The store supports recurring definitions. See
     /// [`Store::recurring`](ratchet_core::Store::recurring).
     Recurring,
@@ -222,12 +256,13 @@ pub enum Power {
 }
 
 impl Power {
-    /// All powers that a store and its fixture can have.
+    /// All powers that a store and its fixture can have, except [`MachineClock`](Self::MachineClock).
     pub const STORE: &'static [Self] = &[
         Self::Clock,
         Self::Vandal,
         Self::Residue,
         Self::Restart,
+        Self::Processes,
         Self::Recurring,
         Self::Archive,
         Self::Permits,

@@ -71,7 +71,8 @@
 //! test behavior that depends on time, so a store should accept a clock in tests. With
 //! [`Power::Vandal`], the cases damage rows. With [`Power::Residue`], they count the rows that
 //! remain after jobs are deleted. With [`Power::Restart`], they check that the data remains when
-//! every process has ended.
+//! every process has ended. With [`Power::Processes`], another process uses the database and is
+//! killed. With [`Power::MachineClock`], they set the clock of the machine back.
 //!
 //! The optional parts of a store are powers too: [`Power::Recurring`], [`Power::Archive`],
 //! [`Power::Permits`], [`Power::Rates`], [`Power::Workflows`], [`Power::Signals`] and
@@ -107,7 +108,7 @@
 //! available. `N-A` means that a power is missing or the store is exempted.
 //!
 //! # Exemptions
-//! [`Suite::without`] exempts a store from cases that it cannot pass and for which there is no power.
+//! [`Suite::without`] exempts a store from cases that it cannot pass and that have no power.
 //! The suite does not run these cases.
 //!
 //! # Input checks and deadlines
@@ -148,6 +149,7 @@ mod memory;
 mod node;
 mod notes;
 mod place;
+mod process;
 mod recorder;
 mod repeat;
 pub mod report;
@@ -166,7 +168,7 @@ pub use coordinator::{
 };
 pub use cx::Cx;
 pub use fixture::{
-    BoxError, Factory, Fixture, Power, Provision, Residue, Restart, TestClock, Vandal,
+    BoxError, Factory, Fixture, MachineClock, Power, Provision, Residue, Restart, TestClock, Vandal,
 };
 pub use memory::MemoryFixture;
 pub use place::{Place, PlaceTest, PlaceTests, TestServer};

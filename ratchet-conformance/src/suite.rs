@@ -3,10 +3,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::cases::{self, HISTORIES};
-use crate::fixture::Factory;
+use crate::fixture::{BoxError, Factory};
+use crate::process::{self, Attach};
 use crate::runner::{self, Failure, Setup};
 use crate::trials::{self, Exemption, Subject};
 use crate::{Case, Cx, Power, Provision};
+use ratchet_core::SharedStore;
 
 /// The conformance suite for stores.
 ///
@@ -20,6 +22,7 @@ pub struct Suite {
     /// Names of the groups to run. `None` means all groups.
     groups: Option<Vec<String>>,
     settings: Settings,
+    attach: Option<Attach>,
 }
 
 /// Settings of the `differential` cases, which run random histories.
@@ -52,6 +55,7 @@ impl Suite {
             exemptions: Vec::new(),
             groups: None,
             settings: Settings::DEFAULT,
+            attach: None,
         }
     }
 
@@ -97,6 +101,24 @@ impl Suite {
         self
     }
 
+    /// Sets the function that opens a database in another process. Its argument is the
+    /// [address](crate::Fixture::address) of the fixture. The suite requires this function for
+    /// [`Power::Processes`].
+    ///
+    /// The function opens the store as an application does, with the clock that the store uses in
+    /// production. So one case of the suite also tests that clock. The cases start this program
+    /// again as the other process, and [`run`](Self::run) then works on the database instead of
+    /// running cases.
+    #[must_use]
+    pub fn attach<F, Opening>(mut self, open: F) -> Self
+    where
+        F: Fn(String) -> Opening + Send + Sync + 'static,
+        Opening: Future<Output = Result<SharedStore, BoxError>> + Send + 'static,
+    {
+        self.attach = Some(Attach::new(open));
+        self
+    }
+
     /// Restricts the suite to these groups. Use this method to test a store with a setting that
     /// cannot affect the other groups. Another suite must run all groups on the store without that
     /// setting.
@@ -112,6 +134,10 @@ impl Suite {
     /// Lists or runs the cases that the command-line arguments select. Each case runs on a new
     /// fixture. Returns the exit code for `main`.
     pub fn run(self, provision: impl Future<Output = Provision>) -> ExitCode {
+        let working = process::work_if_asked(self.attach.as_ref());
+        if let Some(code) = runner::runtime().block_on(working) {
+            return code;
+        }
         let provision = match runner::runtime().block_on(provision) {
             Provision::Ready(factory) => {
                 Provision::Ready(setup(factory, self.powers.clone(), self.settings))

@@ -13,6 +13,8 @@ fn main() -> ExitCode {
     // The store may report that other jobs wait for a job although no job does, because it flags a
     // parent before it stores the child.
     let suite = Suite::new("mongodb", Power::STORE).histories(10);
-    let suite = suite.may_say_awaited_of_others();
+    let suite = suite
+        .may_say_awaited_of_others()
+        .attach(|prefix| fixture::attach(server::SERVER, prefix));
     suite.run(async { fixture::provision(server::SERVER) })
 }

@@ -25,11 +25,13 @@ fn main() -> ExitCode {
             Power::Vandal,
             Power::Residue,
             Power::Restart,
+            Power::Processes,
             Power::Rates,
             Power::Diagnostics,
             Power::Tags,
         ],
     )
     .without(WHY, WITHOUT)
+    .attach(|prefix| fixture::attach(server::STANDALONE, prefix))
     .run(async { fixture::provision(server::STANDALONE) })
 }

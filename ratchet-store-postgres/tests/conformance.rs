@@ -17,6 +17,11 @@ fn main() -> ExitCode {
     let name = server::pooler().map_or("postgres", |_| "pgbouncer");
     // Fewer histories than by default, because a history takes three times as long as on SQLite.
     let suite = Suite::new(name, Power::STORE).histories(40);
+    let suite = suite.attach(|schema| async move {
+        let url = server::SERVER.url().ok_or("the server is not set")?;
+        let builder = server::builder(&url, &schema);
+        Ok(Arc::new(builder.connect().await?) as SharedStore)
+    });
     suite.run(async {
         server::SERVER
             .provision(|url| async move { Ok(PostgresFixture(Schema::reused(&url).await?)) })
@@ -52,6 +57,10 @@ impl Fixture for PostgresFixture {
 
     fn residue(&self) -> Option<&dyn Residue> {
         Some(&self.0)
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.0.name.clone())
     }
 
     async fn teardown(&self) {

@@ -14,7 +14,11 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 fn main() -> ExitCode {
+    let attach = |path: String| async move {
+        Ok(Arc::new(SqliteStore::builder(path).connect().await?) as SharedStore)
+    };
     Suite::new("sqlite", Power::STORE)
+        .attach(attach)
         .run(async { Provision::ready(|| async { SqliteFixture::new() }) })
 }
 
@@ -59,6 +63,10 @@ impl Fixture for SqliteFixture {
 
     fn residue(&self) -> Option<&dyn Residue> {
         Some(self)
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.path().display().to_string())
     }
 }
 

@@ -23,6 +23,11 @@ fn main() -> ExitCode {
     // Fewer histories than by default, because each of their steps takes many round trips, and
     // Babelfish parses each statement again.
     let suite = Suite::new("sqlserver", Power::STORE).histories(30);
+    let suite = suite.attach(|schema| async move {
+        let url = server::SERVER.url().ok_or("the server is not set")?;
+        let store = server::builder(&url, &schema).connect().await?;
+        Ok(Arc::new(store) as SharedStore)
+    });
     suite.run(async {
         server::SERVER
             .provision(|url| async move { Ok(SqlServerFixture(Schema::create(&url).await?)) })
@@ -54,6 +59,10 @@ impl Fixture for SqlServerFixture {
 
     fn residue(&self) -> Option<&dyn Residue> {
         Some(&self.0)
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.0.name.clone())
     }
 
     async fn teardown(&self) {

@@ -32,11 +32,26 @@ const CLOCK: &[u8] = &[u8::MAX];
 /// # Cancel safety
 /// Dropping the future may leave an empty file behind.
 pub async fn open(path: impl AsRef<Path>) -> Result<KvStore<RedbEngine>> {
+    open_with(path, || to_millis(wall_clock())).await
+}
+
+/// Does the same as [`open`], but reads the clock of the machine with `machine`, which returns
+/// milliseconds since 1970.
+///
+/// # Errors
+/// The same as for [`open`].
+///
+/// # Cancel safety
+/// The same as for [`open`].
+pub async fn open_with(
+    path: impl AsRef<Path>,
+    machine: impl Fn() -> i64 + Send + Sync + 'static,
+) -> Result<KvStore<RedbEngine>> {
     let (database, latest) = open_file(path.as_ref()).await?;
     let latest = AtomicI64::new(latest);
     // The clock of the machine may be set back, but the clock of a store must not go back.
     let clock = move || {
-        let now = to_millis(wall_clock());
+        let now = machine();
         latest.fetch_max(now, Ordering::SeqCst).max(now)
     };
     Ok(KvStore::new(RedbEngine::new(database, clock)))

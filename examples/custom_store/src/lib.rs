@@ -2,4 +2,4 @@
 
 mod engine;
 
-pub use engine::{RedbEngine, RedbTransaction, open};
+pub use engine::{RedbEngine, RedbTransaction, open, open_with};

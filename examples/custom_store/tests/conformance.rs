@@ -1,12 +1,13 @@
 //! Runs the conformance suite on the store: a fixture, its powers, and a `main` of one statement.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use custom_store_example::RedbEngine;
 use ratchet_conformance::{
-    BoxError, Fixture, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
+    BoxError, Fixture, MachineClock, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
 };
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{JobId, Name, SharedStore, time};
@@ -20,6 +21,8 @@ fn main() -> ExitCode {
         Power::Vandal,
         Power::Residue,
         Power::Restart,
+        Power::Processes,
+        Power::MachineClock,
         Power::Recurring,
         Power::Archive,
         Power::Permits,
@@ -31,7 +34,11 @@ fn main() -> ExitCode {
         Power::IdempotencyKeys,
         Power::Guards,
     ];
-    Suite::new("redb", &powers).run(async { Provision::ready(Files::new) })
+    Suite::new("redb", &powers)
+        .attach(|file| async {
+            Ok(Arc::new(custom_store_example::open(file).await?) as SharedStore)
+        })
+        .run(async { Provision::ready(|| async { Files::new() }) })
 }
 
 /// A database for one case. Each `open` returns another node's handle on it.
@@ -42,19 +49,27 @@ struct Files {
 }
 
 impl Files {
-    async fn new() -> Result<Self, BoxError> {
-        let files = Self {
+    fn new() -> Result<Self, BoxError> {
+        Ok(Self {
             store: Mutex::default(),
             clock: ManualClock::new(time::from_millis(1_790_000_000_123)),
             folder: tempfile::tempdir()?,
-        };
-        files.end_processes().await?;
-        Ok(files)
+        })
     }
 
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("jobs.redb")
+    }
+
+    /// Opens the file, unless it is already open.
     async fn store(&self) -> Result<KvStore<RedbEngine>, BoxError> {
-        let store = self.store.lock().await.clone();
-        Ok(store.ok_or("the file is closed")?)
+        let mut store = self.store.lock().await;
+        if store.is_none() {
+            let clock = self.clock.clone();
+            let engine = RedbEngine::with_clock(self.file(), move || clock.now_millis()).await?;
+            *store = Some(KvStore::new(engine));
+        }
+        Ok(store.clone().ok_or("the file is closed")?)
     }
 }
 
@@ -78,6 +93,24 @@ impl Fixture for Files {
 
     fn residue(&self) -> Option<&dyn Residue> {
         Some(self)
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.file().display().to_string())
+    }
+
+    fn machine_clock(&self) -> Option<&dyn MachineClock> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl MachineClock for Files {
+    async fn open(&self, machine: ManualClock) -> Result<SharedStore, BoxError> {
+        let machine = move || machine.now_millis();
+        Ok(Arc::new(
+            custom_store_example::open_with(self.file(), machine).await?,
+        ))
     }
 }
 
@@ -110,13 +143,8 @@ impl Residue for Files {
 #[async_trait]
 impl Restart for Files {
     async fn end_processes(&self) -> Result<(), BoxError> {
-        let mut store = self.store.lock().await;
         // The file can be opened again when the last handle on it is dropped.
-        *store = None;
-        let clock = self.clock.clone();
-        let file = self.folder.path().join("jobs.redb");
-        let engine = RedbEngine::with_clock(file, move || clock.now_millis()).await?;
-        *store = Some(KvStore::new(engine));
+        *self.store.lock().await = None;
         Ok(())
     }
 }

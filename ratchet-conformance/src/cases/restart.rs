@@ -1,9 +1,76 @@
 //! What remains when every process that uses the database has ended.
 
+use std::collections::BTreeSet;
+
 use super::prelude::*;
+use crate::process::Line;
+
+/// Checks that the database has what a killed process was told by the store: each answered call is
+/// stored, and a call without an answer is stored completely or not at all. Returns the ids of the
+/// jobs that the process has enqueued.
+async fn check_what_remains(node: &TestNode, lines: &[Line]) -> Vec<JobId> {
+    let mut stored = Vec::new();
+    for (line, next) in lines.iter().zip(lines[1..].iter().map(Some).chain([None])) {
+        match line {
+            Line::Acquired(lock) => {
+                let held = ok(node.store.locks().inspect(lock).await);
+                assert!(held.is_some(), "the lock {lock} is lost");
+            }
+            Line::Enqueues(jobs) => {
+                let found: Vec<JobRecord> =
+                    node.get_all(jobs).await.into_iter().flatten().collect();
+                let whole = found.len() == jobs.len();
+                let none = found.is_empty() && next.is_none();
+                assert!(
+                    whole || none,
+                    "{} of {} jobs remain",
+                    found.len(),
+                    jobs.len()
+                );
+                stored.extend(found.iter().map(|job| job.id));
+            }
+            Line::Claimed(job) => {
+                let job = node.get(*job).await;
+                assert_eq!((job.state, job.claim_seq), (JobState::Running, 1));
+            }
+            Line::Settles(job) => {
+                let record = node.get(*job).await;
+                let settled = record.state == JobState::Succeeded;
+                assert!(settled || next.is_none(), "the settlement of {job} is lost");
+                assert_eq!(record.result, settled.then(|| json("7")));
+                assert_eq!(node.history(*job).await.len(), usize::from(settled));
+            }
+            Line::Enqueued | Line::Settled => {}
+        }
+    }
+    stored
+}
 
 cases! {
     "restart" on Cx;
+
+    /// The other process uses the clock that the store uses in production.
+    #[proves("durability.restart", "enqueue.atomic", "claim.exclusive", "lock.held")]
+    #[needs(Clock, Processes, Restart)]
+    async fn what_a_killed_process_was_told_remains(cx: &Cx) {
+        let mut node = cx.node().await;
+        let mut stored = Vec::new();
+        for settlements in [1, 10, 3] {
+            let lines = cx.run_and_kill(node, settlements).await;
+            node = cx.node().await;
+            stored.extend(check_what_remains(&node, &lines).await);
+        }
+        let jobs = node.everything().await;
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<BTreeSet<_>>(), stored.into_iter().collect());
+        // The other process used another clock, so its jobs may become due later.
+        let due = jobs.iter().map(|job| job.run_at).max().expect("there are jobs");
+        let now = node.now().await;
+        let wait = time::millis_between(time::to_millis(now), time::to_millis(due));
+        cx.advance(wait).await;
+        let pending = jobs.iter().filter(|job| job.state == JobState::Pending);
+        let claimed: BTreeSet<JobId> = node.claim_ids(jobs.len()).await.into_iter().collect();
+        assert_eq!(claimed, pending.map(|job| job.id).collect());
+    }
 
     #[proves("durability.restart")]
     #[needs(Restart)]

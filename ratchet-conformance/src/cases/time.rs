@@ -1,5 +1,7 @@
 //! Time: the store uses only the database's clock, and is exact to the millisecond.
 
+use ratchet_core::memory::ManualClock;
+
 use super::prelude::*;
 
 cases! {
@@ -13,6 +15,29 @@ cases! {
             let now = nodes[round % 2].now().await;
             assert!(last <= now, "{now} after {last}");
             last = now;
+        }
+    }
+
+    #[proves("time.read", "durability.restart")]
+    #[needs(MachineClock, Restart)]
+    async fn the_time_does_not_go_back_when_the_machines_clock_does(cx: &Cx) {
+        let machine = ManualClock::new(time::from_millis(1_790_000_000_123));
+        let mut node = cx.node_with(machine.clone()).await;
+        for restarts in [false, true] {
+            let first = node.add(job()).await;
+            let before = node.now().await;
+            machine.set_back(HOUR);
+            if restarts {
+                cx.end_processes([node]).await;
+                node = cx.node_with(machine.clone()).await;
+            }
+            let after = node.now().await;
+            assert!(before <= after, "{after} after {before}");
+            let second = node.add(job()).await;
+            assert!(before <= node.get(second).await.created_at);
+            assert_eq!(node.claim_ids(2).await, [first, second]);
+            machine.advance(2 * HOUR);
+            assert!(before < node.now().await);
         }
     }
 

@@ -13,9 +13,9 @@ mod recurring;
 mod roles;
 mod sabotage;
 
-use ratchet_conformance::{Factory, Failure, Power, Suite};
+use ratchet_conformance::{Factory, Failure, Suite};
 
-use sabotage::{Sabotage, SabotagedFixture};
+use sabotage::{Sabotage, SabotagedFixture, powers};
 
 /// The sabotages, each with the case that catches it; `answers` and [`mutants`] have more.
 const CATCHES: &[(Sabotage, &str)] = &[
@@ -665,7 +665,7 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
-    Suite::check_without_shrinking(found, Power::STORE, sabotaged(sabotage)).await
+    Suite::check_without_shrinking(found, &powers(), sabotaged(sabotage)).await
 }
 
 fn sabotaged(sabotage: Sabotage) -> Factory {

@@ -1,14 +1,14 @@
 //! Tests of the failure messages.
 
-use ratchet_conformance::{Failure, Power, Suite};
+use ratchet_conformance::{Failure, Suite};
 
-use crate::sabotage::Sabotage;
+use crate::sabotage::{Sabotage, powers};
 use crate::sabotaged;
 
 /// Runs a case, and shrinks a failing history.
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
-    Suite::check(found, Power::STORE, sabotaged(sabotage)).await
+    Suite::check(found, &powers(), sabotaged(sabotage)).await
 }
 
 /// Returns the message of a case's failure and the clauses that the store breaks.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Fixture, MemoryFixture, Residue, Restart, TestClock, Vandal};
+use ratchet_conformance::{
+    BoxError, Fixture, MemoryFixture, Power, Residue, Restart, TestClock, Vandal,
+};
 use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator, Wakeup, WakeupStream};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
@@ -428,6 +430,14 @@ impl Fixture for SabotagedFixture {
     fn restart(&self) -> Option<&dyn Restart> {
         Some(self)
     }
+}
+
+/// Returns the powers of the fixture: all but [`Power::Processes`], because the data is only in this
+/// process.
+pub(crate) fn powers() -> Vec<Power> {
+    let mut powers = Power::STORE.to_vec();
+    powers.retain(|power| *power != Power::Processes);
+    powers
 }
 
 #[async_trait]

@@ -4,9 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ratchet_conformance::{
-    BoxError, Fixture, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
-};
+use ratchet_conformance::{BoxError, Fixture, Power, Provision, Residue, Suite, TestClock, Vandal};
 use ratchet_core::memory::ManualClock;
 use ratchet_core::store::Checked;
 use ratchet_core::{JobId, Name, SharedStore, time};
@@ -20,7 +18,6 @@ pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode 
         Power::Clock,
         Power::Vandal,
         Power::Residue,
-        Power::Restart,
         Power::Recurring,
         Power::Archive,
         Power::Permits,
@@ -52,9 +49,6 @@ impl Maps {
     }
 }
 
-/// A restart loses no data, because the fixture keeps the maps.
-impl Restart for Maps {}
-
 #[async_trait]
 impl Fixture for Maps {
     async fn open(&self) -> Result<SharedStore, BoxError> {
@@ -63,10 +57,6 @@ impl Fixture for Maps {
 
     fn clock(&self) -> Option<&dyn TestClock> {
         Some(&self.clock)
-    }
-
-    fn restart(&self) -> Option<&dyn Restart> {
-        Some(self)
     }
 
     fn vandal(&self) -> Option<&dyn Vandal> {

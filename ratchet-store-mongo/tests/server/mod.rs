@@ -71,7 +71,8 @@ impl Space {
         self.set_clock().await
     }
 
-    async fn prefixed(url: &str, prefix: String) -> Result<Self, BoxError> {
+    /// Returns the collections with this prefix, which may exist already.
+    pub(crate) async fn prefixed(url: &str, prefix: String) -> Result<Self, BoxError> {
         let client = Client::with_uri_str(url).await?;
         Ok(Self {
             url: url.to_owned(),

@@ -39,6 +39,19 @@ pub(crate) fn at(url: &str, address: &str) -> String {
     url.replacen(&host(url), address, 1)
 }
 
+/// Returns a builder of a store on this schema, with few connections, because many tests run at
+/// once.
+pub(crate) fn builder(url: &str, schema: &str) -> Builder {
+    let builder = match pooler() {
+        Some(pooler) => PostgresStore::builder(&pooler).direct(url),
+        None => PostgresStore::builder(url),
+    };
+    builder
+        .schema(schema)
+        .max_connections(4)
+        .acquire_timeout(Duration::from_secs(20))
+}
+
 /// Returns the id of this test run.
 fn run() -> String {
     std::env::var("NEXTEST_RUN_ID").unwrap_or_default()
@@ -139,17 +152,9 @@ impl Schema {
         })
     }
 
-    /// Returns a builder of a store on the schema, with few connections, because many tests run at
-    /// once.
+    /// Returns a builder of a store on the schema.
     pub(crate) fn builder(&self) -> Builder {
-        let builder = match pooler() {
-            Some(pooler) => PostgresStore::builder(&pooler).direct(&self.url),
-            None => PostgresStore::builder(&self.url),
-        };
-        builder
-            .schema(&self.name)
-            .max_connections(4)
-            .acquire_timeout(Duration::from_secs(20))
+        builder(&self.url, &self.name)
     }
 
     /// Runs statements. Replaces `{schema}` by the quoted name of the schema.

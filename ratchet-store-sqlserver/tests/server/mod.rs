@@ -55,6 +55,16 @@ pub(crate) async fn connect(url: &str) -> Result<Client, BoxError> {
     Ok(Box::pin(connecting).await?)
 }
 
+/// Builds a store on this schema with few connections: many tests run at once, and on Babelfish the
+/// first use of each statement on each connection is slow.
+pub(crate) fn builder(url: &str, schema: &str) -> Builder {
+    SqlServerStore::builder(url)
+        .schema(schema)
+        .max_connections(3)
+        .acquire_timeout(Duration::from_secs(60))
+        .deadline(Duration::from_secs(60))
+}
+
 /// A schema for one test.
 #[derive(Debug)]
 pub(crate) struct Schema {
@@ -93,14 +103,9 @@ impl Schema {
         }
     }
 
-    /// Builds a store on the schema with few connections: many tests run at once, and on Babelfish
-    /// the first use of each statement on each connection is slow.
+    /// Builds a store on the schema.
     pub(crate) fn builder(&self) -> Builder {
-        SqlServerStore::builder(&self.url)
-            .schema(&self.name)
-            .max_connections(3)
-            .acquire_timeout(Duration::from_secs(60))
-            .deadline(Duration::from_secs(60))
+        builder(&self.url, &self.name)
     }
 
     /// Runs statements. Replaces `{schema}` by the quoted name of the schema.

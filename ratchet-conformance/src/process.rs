@@ -1,0 +1,165 @@
+//! Another process that uses the database of a case, until the case kills it.
+//!
+//! The process runs the same program as the case. The environment variable [`DATABASE`] tells
+//! [`Suite::run`](crate::Suite::run) to work on that database instead of running cases. The process
+//! writes a line before and after each call, so the case knows which answers it received.
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, Write};
+use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use ratchet_core::store::{Acquired, Checked};
+use ratchet_core::{JobId, Name, SharedStore};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::Command;
+
+use crate::build::{HOUR, jobs, result};
+use crate::fixture::BoxError;
+use crate::node::TestNode;
+
+/// The environment variable with the address of the database on which the process works.
+const DATABASE: &str = "RATCHET_CONFORMANCE_DATABASE";
+
+/// A line that the process writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Line {
+    /// The process has acquired this lock for an hour.
+    Acquired(Name),
+    /// The process calls the store to enqueue these jobs.
+    Enqueues(Vec<JobId>),
+    /// The jobs of the last `Enqueues` are stored.
+    Enqueued,
+    /// The process has claimed this job, and keeps it.
+    Claimed(JobId),
+    /// The process calls the store to settle this job.
+    Settles(JobId),
+    /// The job of the last `Settles` is settled.
+    Settled,
+}
+
+/// The function that opens a database for another process.
+#[derive(Clone)]
+pub(crate) struct Attach(Arc<Open>);
+
+type Open = dyn Fn(String) -> BoxFuture<'static, Result<SharedStore, BoxError>> + Send + Sync;
+
+impl Attach {
+    pub(crate) fn new<F, Opening>(open: F) -> Self
+    where
+        F: Fn(String) -> Opening + Send + Sync + 'static,
+        Opening: Future<Output = Result<SharedStore, BoxError>> + Send + 'static,
+    {
+        Self(Arc::new(move |address| Box::pin(open(address))))
+    }
+
+    /// Works on the database at `address` until this process is killed. Returns only if the
+    /// database cannot be opened.
+    async fn work(&self, address: String) -> ExitCode {
+        match (self.0)(address).await {
+            Ok(store) => work(&TestNode::new(Checked::shared(store))).await,
+            Err(error) => {
+                eprintln!("the database cannot be opened: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Attach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Attach")
+    }
+}
+
+/// Works on a database if this process was started by [`run_and_kill`]. Otherwise, returns `None`.
+pub(crate) async fn work_if_asked(attach: Option<&Attach>) -> Option<ExitCode> {
+    let address = std::env::var(DATABASE).ok()?;
+    let Some(attach) = attach else {
+        eprintln!("the fixture has an address, so the suite also needs `Suite::attach`");
+        return Some(ExitCode::FAILURE);
+    };
+    Some(attach.work(address).await)
+}
+
+/// Enqueues, claims and settles jobs without end. Of the three jobs of each round, one is settled,
+/// one remains claimed, and one remains pending.
+async fn work(node: &TestNode) -> ! {
+    node.beat().await;
+    let lock = node.label.clone();
+    match node.acquire(lock.as_str(), HOUR).await {
+        Acquired::Acquired { .. } => write(&Line::Acquired(lock)),
+        held @ Acquired::Held(_) => panic!("a new lock is held: {held:?}"),
+    }
+    loop {
+        let batch = jobs(3);
+        write(&Line::Enqueues(batch.iter().map(|job| job.id()).collect()));
+        node.add_all(&batch).await;
+        write(&Line::Enqueued);
+        write(&Line::Claimed(node.take().await.job));
+        let token = node.take().await;
+        write(&Line::Settles(token.job));
+        node.settle(token, result("7")).await;
+        write(&Line::Settled);
+    }
+}
+
+/// Writes a line. Ends this process if nobody reads the lines any more.
+fn write(line: &Line) {
+    let written = serde_json::to_vec(line)
+        .map_err(io::Error::from)
+        .and_then(|mut text| {
+            text.push(b'\n');
+            let mut out = io::stdout().lock();
+            out.write_all(&text).and_then(|()| out.flush())
+        });
+    if written.is_err() {
+        std::process::exit(1);
+    }
+}
+
+/// Starts a process that works on the database at `address`, kills it after `settlements`
+/// settlements, and returns the lines that it has written.
+///
+/// # Panics
+/// If the process ends earlier.
+pub(crate) async fn run_and_kill(address: &str, settlements: usize) -> Vec<Line> {
+    match try_run_and_kill(address, settlements).await {
+        Ok(lines) => lines,
+        Err(error) => panic!("the other process failed: {error}"),
+    }
+}
+
+async fn try_run_and_kill(address: &str, settlements: usize) -> Result<Vec<Line>, BoxError> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .env(DATABASE, address)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (out, mut err) = out.zip(err).ok_or("the process has no output")?;
+    let mut out = BufReader::new(out).lines();
+    let mut lines = Vec::new();
+    let mut left = settlements;
+    while left > 0 {
+        let Some(line) = out.next_line().await? else {
+            let mut text = String::new();
+            err.read_to_string(&mut text).await?;
+            return Err(format!("it ended before it was killed: {}", text.trim()).into());
+        };
+        let line = serde_json::from_str(&line)?;
+        left -= usize::from(line == Line::Settled);
+        lines.push(line);
+    }
+    child.kill().await?;
+    // The last line may be incomplete.
+    while let Some(line) = out.next_line().await? {
+        lines.extend(serde_json::from_str::<Line>(&line));
+    }
+    Ok(lines)
+}
