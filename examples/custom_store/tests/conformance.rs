@@ -5,32 +5,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use custom_store_example::RedbEngine;
+use ratchet::store_api::time;
+use ratchet::{JobId, ManualClock, Name, SharedStore};
 use ratchet_conformance::{
     BoxError, Fixture, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
 };
-use ratchet_core::memory::ManualClock;
-use ratchet_core::{JobId, Name, SharedStore, time};
 use ratchet_kv::{KvStore, testing};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 fn main() -> ExitCode {
-    let powers = [
-        Power::Clock,
-        Power::Vandal,
-        Power::Residue,
-        Power::Restart,
-        Power::Recurring,
-        Power::Archive,
-        Power::Permits,
-        Power::Rates,
-        Power::Workflows,
-        Power::Signals,
-        Power::Lanes,
-        Power::Tags,
-        Power::IdempotencyKeys,
-        Power::Guards,
-    ];
+    // `KvStore` has every part except diagnostics, and the fixture below has every power.
+    let powers = Power::STORE.iter().copied();
+    let powers: Vec<Power> = powers
+        .filter(|power| *power != Power::Diagnostics)
+        .collect();
     Suite::new("redb", &powers).run(async { Provision::ready(Files::new) })
 }
 
