@@ -11,12 +11,22 @@ use ratchet_core::store::{CallPolicy, StoreInfo};
 
 /// An ordered, transactional key-value engine: embedded, or a client of a server.
 ///
-/// Keys and values are bytes. Keys are at most a few hundred bytes long, and the engine orders them
-/// byte by byte. Each call of the store is one transaction. The store replaces the operation in
-/// every error, so an engine can use any operation name.
+/// Keys and values are bytes, and the engine orders the keys byte by byte. Each call of the store
+/// is one transaction. The store replaces the operation in every error, so an engine can use any
+/// operation name.
+///
+/// # Sizes
+/// - A key has 1 to 542 bytes, and a bound of a range up to 543. No key begins with the byte 255,
+///   so an engine can store its own data under such keys.
+/// - A value may be empty: the entries of the indexes are keys without a value. The row of a job
+///   has a few hundred bytes plus its payload, and at most about 2 MB. The row of an archived job
+///   also contains the history of the job, which has no limit.
+/// - A transaction changes up to 10,000 jobs
+///   ([`MAX_BATCH`](ratchet_core::limits::MAX_BATCH)), and several entries for each of them.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {
-    /// A transaction of this engine.
+    /// A transaction of this engine. It owns what it needs, because the type cannot contain a
+    /// reference to the engine, and it can move to another thread.
     type Transaction: Transaction;
 
     /// Returns the name and the version of the engine, for logs and reports.
@@ -30,7 +40,14 @@ pub trait Engine: Debug + Send + Sync + 'static {
     ///
     /// - The engine allows only one writing transaction at a time.
     /// - [`commit`](Transaction::commit) fails with `Contention` if another transaction has changed
-    ///   data that this transaction has read. The caller of the store then repeats the whole call.
+    ///   data that this transaction has read, including the ranges that it has read. The caller of
+    ///   the store then repeats the whole call.
+    ///
+    /// Every transaction, also one that only reads, sees one state of the data. It sees all changes
+    /// that were committed before this method was called.
+    ///
+    /// The store drops a transaction that only reads. It also drops a transaction that could have
+    /// written but has nothing to change.
     ///
     /// # Errors
     /// A failure of the engine.
@@ -45,7 +62,8 @@ pub trait Engine: Debug + Send + Sync + 'static {
     }
 
     /// Returns a coordinator that sends wakeups through the engine. Returns `None` if the engine
-    /// cannot send wakeups. Wakeups then reach only the clients and nodes that share this store.
+    /// cannot send wakeups. Wakeups then reach only the clients and nodes that share one
+    /// [`Checked`](ratchet_core::store::Checked) store or its clones.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }
@@ -72,16 +90,23 @@ pub enum Order {
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// A transaction. Its reads see its own writes.
+/// A transaction. Its reads see its own writes: [`get`](Self::get) and [`range`](Self::range) return
+/// what [`put`](Self::put) has stored, and do not return what [`remove`](Self::remove) has deleted.
 #[async_trait]
 pub trait Transaction: Send {
     /// Returns the time in milliseconds since 1970, by the clock of the engine. All processes that
     /// use the database must use the same clock. The method may return the same time during the
     /// whole transaction.
     ///
+    /// The store calls this method once, directly after [`begin`](Engine::begin). It writes this
+    /// time into rows, and compares it with the times in rows. So the time must not be earlier than
+    /// that of any transaction whose changes this transaction sees: read the clock after the wait
+    /// for other writers, and after the snapshot was taken.
+    ///
     /// The time must never decrease, even if the clock of the machine is set back, and even after a
-    /// restart. So an engine stores the latest time at which it has written, and never returns an
-    /// earlier time. This does not apply to a clock that a test sets: the conformance suite also
+    /// restart. So an engine keeps the latest time that it has returned, stores it with each write,
+    /// and never returns an earlier time. The times of transactions that only read need not be
+    /// stored. This rule does not apply to a clock that a test sets: the conformance suite also
     /// sets the clock back.
     ///
     /// # Errors
@@ -118,10 +143,13 @@ pub trait Transaction: Send {
     /// A failure of the engine.
     async fn remove(&mut self, key: Vec<u8>) -> Result<()>;
 
-    /// Makes all changes of the transaction durable and visible. If the commit fails, makes none of
-    /// them.
+    /// Makes all changes of the transaction durable and visible, or none of them. Durable means
+    /// that the changes survive a power failure.
     ///
     /// # Errors
-    /// `Contention` if the transaction must be repeated, or a failure of the engine.
+    /// - `Contention` if another transaction prevents this one. Nothing has changed, and the caller
+    ///   repeats the whole call.
+    /// - `Unavailable` or `Timeout` if it is unknown whether the changes were made.
+    /// - Any other kind if the engine failed and nothing has changed.
     async fn commit(self) -> Result<()>;
 }

@@ -308,6 +308,17 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_key_has_the_length_that_engines_are_promised() {
+        let name = "n".repeat(Name::MAX_BYTES);
+        let route = Route::from_texts(&name, &name, &name, &name).unwrap();
+        let pending = pending(&route, Priority::High).number(0);
+        assert_eq!(pending.job(JobId::new()).bytes().len(), 542);
+        let name = Name::new("name", &name).unwrap();
+        let lane = lane(&name, &name).number(0).job(JobId::new());
+        assert!(lane.bytes().len() < 542);
+    }
+
+    #[test]
     fn a_route_is_read_back() {
         for texts in [("q", "k", "", ""), ("q", "k", "gpu", "api")] {
             let route = Route::from_texts(texts.0, texts.1, texts.2, texts.3).unwrap();

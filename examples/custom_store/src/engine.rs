@@ -10,28 +10,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
-use ratchet_core::store::StoreInfo;
-use ratchet_core::time::{to_millis, wall_clock};
-use ratchet_core::{Result, StoreError, StoreErrorKind};
+use ratchet::store_api::store::StoreInfo;
+use ratchet::store_api::time::{to_millis, wall_clock};
+use ratchet::{Checked, Result, StoreError, StoreErrorKind};
 use ratchet_kv::{Access, Engine, Entry, KvStore, Order, Transaction};
 use redb::{
     Database, Error, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
     WriteTransaction,
 };
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("ratchet");
 
 /// The key of the time of the last write. The keys of the store begin with smaller bytes.
 const CLOCK: &[u8] = &[u8::MAX];
 
-/// Opens the store in this file, and creates the file if it does not exist.
+/// Opens the store in this file, and creates the file if it does not exist. The clients and nodes
+/// that share the returned store or its clones wake each other up.
 ///
 /// # Errors
 /// `Unavailable` if another process has the file open, or a failure of the file system.
 ///
 /// # Cancel safety
 /// Dropping the future may leave an empty file behind.
-pub async fn open(path: impl AsRef<Path>) -> Result<KvStore<RedbEngine>> {
+pub async fn open(path: impl AsRef<Path>) -> Result<Checked<KvStore<RedbEngine>>> {
     open_with(path, || to_millis(wall_clock())).await
 }
 
@@ -46,7 +48,7 @@ pub async fn open(path: impl AsRef<Path>) -> Result<KvStore<RedbEngine>> {
 pub async fn open_with(
     path: impl AsRef<Path>,
     machine: impl Fn() -> i64 + Send + Sync + 'static,
-) -> Result<KvStore<RedbEngine>> {
+) -> Result<Checked<KvStore<RedbEngine>>> {
     let (database, latest) = open_file(path.as_ref()).await?;
     let latest = AtomicI64::new(latest);
     // The clock of the machine may be set back, but the clock of a store must not go back.
@@ -54,7 +56,7 @@ pub async fn open_with(
         let now = machine();
         latest.fetch_max(now, Ordering::SeqCst).max(now)
     };
-    Ok(KvStore::new(RedbEngine::new(database, clock)))
+    Ok(Checked::new(KvStore::new(RedbEngine::new(database, clock))))
 }
 
 /// Opens the file. Returns the database, and the time of its last write.
@@ -77,6 +79,8 @@ async fn open_file(path: &Path) -> Result<(Database, i64)> {
 #[derive(Clone)]
 pub struct RedbEngine {
     database: Arc<Database>,
+    /// Writers wait for this lock, because a writer that waits inside redb blocks a thread.
+    writer: Arc<Mutex<()>>,
     clock: Arc<dyn Fn() -> i64 + Send + Sync>,
 }
 
@@ -99,6 +103,7 @@ impl RedbEngine {
     fn new(database: Database, clock: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self {
             database: Arc::new(database),
+            writer: Arc::default(),
             clock: Arc::new(clock),
         }
     }
@@ -122,11 +127,17 @@ impl Engine for RedbEngine {
     }
 
     async fn begin(&self, access: Access) -> Result<RedbTransaction> {
+        let writer = match access {
+            Access::Read => None,
+            Access::Write => Some(Arc::clone(&self.writer).lock_owned().await),
+        };
         let database = Arc::clone(&self.database);
-        // A writer waits here until the previous writer has ended.
-        let begin = move || match access {
-            Access::Read => Ok(Inner::Read(database.begin_read()?)),
-            Access::Write => Ok(Inner::Write(Box::new(database.begin_write()?))),
+        let begin = move || match writer {
+            None => Ok(Inner::Read(database.begin_read()?)),
+            Some(writer) => Ok(Inner::Write(Writer {
+                transaction: Box::new(database.begin_write()?),
+                _turn: writer,
+            })),
         };
         let inner = blocking(begin).await?;
         // The clock is read after the wait, so that times are in the order of the writers.
@@ -149,7 +160,14 @@ impl fmt::Debug for RedbTransaction {
 
 enum Inner {
     Read(ReadTransaction),
-    Write(Box<WriteTransaction>),
+    Write(Writer),
+}
+
+/// The transaction that may write. The fields are dropped in this order: the transaction ends, and
+/// then the next writer begins.
+struct Writer {
+    transaction: Box<WriteTransaction>,
+    _turn: OwnedMutexGuard<()>,
 }
 
 impl RedbTransaction {
@@ -160,14 +178,14 @@ impl RedbTransaction {
     ) -> Result<R, Error> {
         Ok(match &self.inner {
             Inner::Read(transaction) => read(&transaction.open_table(TABLE)?)?,
-            Inner::Write(transaction) => read(&transaction.open_table(TABLE)?)?,
+            Inner::Write(writer) => read(&writer.transaction.open_table(TABLE)?)?,
         })
     }
 
     /// Returns the transaction, if it may write.
     fn writer(&self) -> Result<&WriteTransaction> {
         match &self.inner {
-            Inner::Write(transaction) => Ok(transaction),
+            Inner::Write(writer) => Ok(&writer.transaction),
             Inner::Read(_) => Err(StoreError::new(StoreErrorKind::Other, "write")),
         }
     }
@@ -250,7 +268,15 @@ impl Transaction for RedbTransaction {
         self.put(CLOCK.to_vec(), self.now.to_be_bytes().to_vec())
             .await?;
         match self.inner {
-            Inner::Write(transaction) => blocking(|| Ok(transaction.commit()?)).await,
+            // If the future is dropped, the thread still ends the commit. So the thread gets the
+            // lock, and the next writer begins after the commit.
+            Inner::Write(writer) => {
+                blocking(move || {
+                    let Writer { transaction, _turn } = writer;
+                    Ok(transaction.commit()?)
+                })
+                .await
+            }
             Inner::Read(_) => Ok(()),
         }
     }
@@ -269,9 +295,12 @@ async fn blocking<T: Send + 'static>(
 
 fn failed(error: Error) -> StoreError {
     let kind = match &error {
-        Error::DatabaseAlreadyOpen => StoreErrorKind::Unavailable,
-        Error::Corrupted(_) => StoreErrorKind::Corrupt,
         Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => StoreErrorKind::Full,
+        // After a failed commit, the changes may be in the file.
+        Error::DatabaseAlreadyOpen | Error::Io(_) | Error::PreviousIo => {
+            StoreErrorKind::Unavailable
+        }
+        Error::Corrupted(_) => StoreErrorKind::Corrupt,
         _ => StoreErrorKind::Other,
     };
     StoreError::new(kind, "redb").with_source(error)

@@ -6,34 +6,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use custom_store_example::RedbEngine;
+use ratchet::store_api::time;
+use ratchet::{JobId, ManualClock, Name, SharedStore};
 use ratchet_conformance::{
     BoxError, Fixture, MachineClock, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
 };
-use ratchet_core::memory::ManualClock;
-use ratchet_core::{JobId, Name, SharedStore, time};
 use ratchet_kv::{KvStore, testing};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 fn main() -> ExitCode {
-    let powers = [
-        Power::Clock,
-        Power::Vandal,
-        Power::Residue,
-        Power::Restart,
-        Power::Processes,
-        Power::MachineClock,
-        Power::Recurring,
-        Power::Archive,
-        Power::Permits,
-        Power::Rates,
-        Power::Workflows,
-        Power::Signals,
-        Power::Lanes,
-        Power::Tags,
-        Power::IdempotencyKeys,
-        Power::Guards,
-    ];
+    // `KvStore` has every part except diagnostics, and the fixture below has every power.
+    let powers = Power::STORE.iter().chain(&[Power::MachineClock]).copied();
+    let powers: Vec<Power> = powers
+        .filter(|power| *power != Power::Diagnostics)
+        .collect();
     Suite::new("redb", &powers)
         .attach(|file| async {
             Ok(Arc::new(custom_store_example::open(file).await?) as SharedStore)

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use custom_store_example::open;
-use ratchet_core::{NewJob, Ratchet, StoreErrorKind};
+use ratchet::{NewJob, Ratchet, StoreErrorKind};
 
 #[tokio::test]
 async fn a_job_is_in_the_file_when_the_store_is_opened_again() {
@@ -38,4 +38,14 @@ fn the_command_works_on_the_store() {
     let listed = run(&["jobs", "list"]);
     assert!(listed.contains("mail"), "{listed}");
     assert!(run(&["status"]).contains("redb"));
+}
+
+#[test]
+fn the_guide_shows_the_fixture() {
+    let guide = include_str!("../../../docs/guide/writing-a-store.md");
+    let fixture = include_str!("conformance.rs");
+    assert!(
+        guide.contains(fixture),
+        "copy tests/conformance.rs to the guide"
+    );
 }

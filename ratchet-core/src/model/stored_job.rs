@@ -17,8 +17,10 @@ use crate::time::{Timestamp, duration_millis, from_millis, to_millis};
 ///
 /// A store that keeps each job as one row can read a `StoredJob`, change it with one of the methods
 /// below, and write it back. Each method is one rule of the contract, so the store does not
-/// implement the rule itself. The store keeps its own indexes. All times are milliseconds since
-/// 1970, by the database's clock.
+/// implement the rule itself. The store keeps its own indexes.
+///
+/// All times are of the database's clock. `last_report`, and the argument `now` of the methods, are
+/// milliseconds since 1970. The times of `record` are [`Timestamp`]s.
 ///
 /// ```
 /// use ratchet::{JobState, NewJob, NodeId, Outcome, Settlement};

@@ -14,21 +14,10 @@ use super::MapEngine;
 
 /// Runs the suite on engines that the function `engine` creates.
 pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode {
-    let powers = [
-        Power::Clock,
-        Power::Vandal,
-        Power::Residue,
-        Power::Recurring,
-        Power::Archive,
-        Power::Permits,
-        Power::Rates,
-        Power::Workflows,
-        Power::Signals,
-        Power::Lanes,
-        Power::Tags,
-        Power::IdempotencyKeys,
-        Power::Guards,
-    ];
+    // The maps are in this process only, and a map has no diagnostics.
+    let lacks = [Power::Restart, Power::Processes, Power::Diagnostics];
+    let mut powers = Power::STORE.to_vec();
+    powers.retain(|power| !lacks.contains(power));
     let fixture = move || async move { Ok(Maps::new(engine)) };
     Suite::new(name, &powers).run(async move { Provision::ready(fixture) })
 }
