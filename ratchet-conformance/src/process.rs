@@ -107,7 +107,7 @@ async fn work(node: &TestNode) -> ! {
     }
 }
 
-/// Writes a line. Ends this process if nobody reads the lines any more.
+/// Writes a line. Ends this process if the case no longer reads the lines.
 fn write(line: &Line) {
     let written = serde_json::to_vec(line)
         .map_err(io::Error::from)

@@ -432,8 +432,8 @@ impl Fixture for SabotagedFixture {
     }
 }
 
-/// Returns the powers of the fixture: all but [`Power::Processes`], because the data is only in this
-/// process.
+/// Returns the powers of the fixture. [`Power::Processes`] is missing, because the data is only in
+/// this process.
 pub(crate) fn powers() -> Vec<Power> {
     let mut powers = Power::STORE.to_vec();
     powers.retain(|power| *power != Power::Processes);
