@@ -11,7 +11,7 @@
 //! If the program is killed and started again with the same file and database, it continues the
 //! batch, and stores no row twice. It keeps the id of the batch in a file next to the database.
 //! Without a database argument, the program starts from the beginning.
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,7 +43,10 @@ impl Job for Import {
     async fn run(self, _: JobContext) -> JobResult<()> {
         let (user, host) = self.email.split_once('@').unwrap_or_default();
         if self.name.is_empty() || user.is_empty() || !host.contains('.') {
-            let problem = format!("line {}: `{}` is not an address", self.line, self.email);
+            let problem = format!(
+                "line {}: `{}` is not an e-mail address",
+                self.line, self.email
+            );
             return Err(JobError::discard(problem));
         }
         Ok(())
@@ -68,7 +71,7 @@ impl Job for Report {
         let stands = ctx.client().batch(batch).await?;
         let stands = stands.ok_or_else(|| JobError::discard("the batch was purged"))?;
         let (good, bad) = (stands.succeeded, stands.failures());
-        Ok(format!("{good} rows imported, {bad} refused"))
+        Ok(format!("{good} rows imported, {bad} rows refused"))
     }
 }
 
@@ -140,10 +143,13 @@ async fn main() -> anyhow::Result<()> {
     imported?;
 
     std::fs::remove_file(&kept)?;
-    let report = client.job(report_id).await?.context("the report is gone")?;
+    let report = client
+        .job(report_id)
+        .await?
+        .context("the report is not stored")?;
     println!(
         "  {}",
-        report.result.context("there is no report")?.as_str()
+        report.result.context("the report has no result")?.as_str()
     );
     let refused = JobFilter::all().batch(batch).state(JobState::Failed);
     for job in client.list(&refused, &PageRequest::first(3)).await?.jobs {
@@ -164,7 +170,7 @@ fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
     if let Ok(text) = std::fs::read_to_string(file) {
         return text
             .parse()
-            .with_context(|| format!("{} does not contain a batch id", file.display()));
+            .with_context(|| format!("the file {} does not contain a batch id", file.display()));
     }
     let batch = BatchId::new();
     // Renaming makes the file appear completely or not at all.
@@ -177,12 +183,15 @@ fn kept_id(file: &Path) -> anyhow::Result<BatchId> {
 /// Enqueues a job for every row of the file, in chunks of [`CHUNK`] jobs. Returns the number of
 /// rows.
 async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<u64> {
-    let mut reader = csv::Reader::from_path(file)
-        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let mut reader =
+        csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
     let headers = reader.headers()?.clone();
     let place = |name: &str| headers.iter().position(|header| header == name);
     let (Some(name), Some(email)) = (place("name"), place("email")) else {
-        anyhow::bail!("{} has no columns name and email", file.display());
+        anyhow::bail!(
+            "the file {} lacks the columns `name` and `email`",
+            file.display()
+        );
     };
     let mut chunk: Vec<NewJob> = Vec::with_capacity(CHUNK);
     let mut rows = 0;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Without a configuration, the node keeps its jobs in memory.
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use std::sync::Arc;
 

@@ -7,7 +7,10 @@
 //!
 //! Then open <http://127.0.0.1:7077/>. Everyone who can reach the port may read. Actions require a
 //! name and a password: `operator` and `operator`.
-#![expect(clippy::print_stdout, reason = "it says where to look")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the example prints the address to open"
+)]
 
 use std::time::Duration;
 
@@ -28,7 +31,7 @@ impl Job for Mail {
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         tokio::time::sleep(Duration::from_millis(u64::from(self.to % 7) * 200)).await;
         if self.to.is_multiple_of(5) && ctx.attempt() < 3 {
-            return Err("the server of the recipient does not answer".into());
+            return Err("the recipient's server does not respond".into());
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo run --release --example quickstart
 //! ```
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Job for Fetch {
     async fn run(self, ctx: JobContext) -> JobResult<String> {
         if ctx.attempt() < self.answers_at_attempt {
             println!("  attempt {} to fetch {} fails", ctx.attempt(), self.url);
-            return Err(format!("{} does not answer", self.url).into());
+            return Err(format!("{} does not respond", self.url).into());
         }
         println!("  attempt {} to fetch {} succeeds", ctx.attempt(), self.url);
         Ok(format!("fetched {}", self.url))
@@ -64,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
         .prefetch(0)
         .build()?;
 
-    println!("Enqueued, durably, before any node runs:");
+    println!("Jobs enqueued before any node runs:");
     let client = node.client().clone();
     let greet = |name: &str, priority| {
         let name = name.to_owned();
@@ -94,12 +94,12 @@ async fn main() -> anyhow::Result<()> {
         match enqueued {
             Enqueued::Created(id) => println!("  {number}. created {id}"),
             Enqueued::Duplicate(id) => {
-                println!("  {number}. has the unique key of {id}, not stored");
+                println!("  {number}. not stored, because {id} has the same unique key");
             }
         }
     }
 
-    println!("\nA node runs them, one at a time, by priority:");
+    println!("\nA node runs the jobs one at a time, by priority:");
     node.run_until(all_ended(&client)).await?;
 
     println!("\nThe jobs in the database now:");
@@ -119,7 +119,7 @@ async fn main() -> anyhow::Result<()> {
     let dead = JobFilter::all().state(JobState::Failed);
     let dead = client.list(&dead, &PageRequest::first(10)).await?.jobs;
     println!(
-        "\n{} dead letter; `client.requeue(id)` would give it fresh attempts.",
+        "\n{} dead letter; `client.requeue(id)` would give the job new attempts.",
         dead.len()
     );
     Ok(())

@@ -107,7 +107,7 @@ async fn main() -> Result<()> {
             node.run_until(stopped.changed()).await
         }));
     }
-    println!("Two nodes take turns:");
+    println!("Two nodes fire the slots of the definitions:");
     wait_for(&ran, "ticker", 3).await?;
 
     // Any process can create, change and delete definitions at run time.
@@ -132,7 +132,7 @@ async fn main() -> Result<()> {
     operator.put(every(2 * SECOND)).await?;
     wait_for(&ran, "custom", 2).await?;
 
-    println!("\nThe nightly report, now:");
+    println!("\nThe nightly report, triggered now:");
     let triggered = operator.trigger("nightly").await?;
     ensure!(
         matches!(triggered, Some(Enqueued::Created(_))),
@@ -152,7 +152,10 @@ async fn main() -> Result<()> {
     ] {
         match operator.put(bad).await {
             Err(error) => println!("  {error}"),
-            Ok(outcome) => anyhow::bail!("a bad definition was accepted: {outcome:?}"),
+            Ok(outcome) => anyhow::bail!(
+                "expected the bad definition to be refused, found it \
+                 accepted: {outcome:?}"
+            ),
         }
     }
     ensure!(operator.get("bad").await?.is_none());
@@ -166,7 +169,10 @@ async fn main() -> Result<()> {
     let all = slots.len();
     slots.sort();
     slots.dedup();
-    ensure!(slots.len() == all, "a slot ran twice");
+    ensure!(
+        slots.len() == all,
+        "expected every slot to run once, found one that ran twice"
+    );
     println!("\nThe ticker ran {all} times, each slot once.");
     Ok(())
 }

@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
             let converged = node.wait_for(|current| current == greeting);
             tokio::time::timeout(Duration::from_secs(10), converged)
                 .await
-                .context("a node did not reload the configuration")??;
+                .context("a node did not reload the configuration within 10 s")??;
         }
     }
     let all: Vec<String> = nodes.iter().map(|node| node.borrow().clone()).collect();

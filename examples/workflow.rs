@@ -4,7 +4,7 @@
 //! ```sh
 //! cargo run --example workflow
 //! ```
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use ratchet::{
     Client, Job, JobContext, JobError, JobFilter, JobId, JobOrder, JobResult, JobState,
@@ -43,7 +43,9 @@ impl Job for Shrink {
 
     async fn run(self, ctx: JobContext) -> JobResult<u64> {
         let [inspect] = &ctx.parents().await?[..] else {
-            return Err(JobError::discard("there is nothing to shrink"));
+            return Err(JobError::discard(
+                "the job has no parent, so there is no photo to shrink",
+            ));
         };
         Ok(inspect.result::<u64>()? / self.by)
     }

@@ -11,7 +11,10 @@ use crate::backends::driver;
 use crate::connect::ConnectError;
 
 /// Calls the builder's setter for each setting of the section that has a value.
-#[allow(unused_macros, reason = "unused where no backend is compiled in")]
+#[allow(
+    unused_macros,
+    reason = "the macro is not used if no backend is compiled in"
+)]
 macro_rules! set {
     ($builder:ident, $section:expr, $($name:ident),*) => {
         $(if let Some(value) = $section.$name.clone() {

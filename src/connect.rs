@@ -66,7 +66,7 @@ pub enum ConnectError {
     },
     /// The configuration contains no URL for the store.
     #[cfg(feature = "config")]
-    #[error("store.url is not set, nor is store.url_file")]
+    #[error("neither store.url nor store.url_file is set")]
     NoUrl,
     /// The backend rejects a setting of the configuration.
     #[cfg(feature = "config")]

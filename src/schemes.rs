@@ -49,7 +49,7 @@ where
     if is_built_in(name) {
         return Err(InvalidInput::new(
             "scheme",
-            format!("`{name}` belongs to Ratchet"),
+            format!("`{name}` is reserved for a store of Ratchet"),
         ));
     }
     let connect: Arc<Connect> = Arc::new(move |url| {
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn a_scheme_that_cannot_be_registered_is_named() {
         for (name, problem) in [
-            ("memory", "belongs to Ratchet"),
-            ("postgresql", "belongs to Ratchet"),
+            ("memory", "is reserved for a store of Ratchet"),
+            ("postgresql", "is reserved for a store of Ratchet"),
             ("my store", "is not a URL scheme"),
             ("Mine", "is not a URL scheme"),
             ("", "is not a URL scheme"),

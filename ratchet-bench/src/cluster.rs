@@ -210,7 +210,7 @@ impl Cluster {
             }
             ensure!(
                 start.elapsed() < LONGEST,
-                "only {active} nodes are registered"
+                "expected all nodes to be registered, found only {active}"
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

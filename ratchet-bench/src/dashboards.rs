@@ -57,8 +57,14 @@ impl Dashboards {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let input = process.stdin.take().context("the process has no input")?;
-        let output = process.stdout.take().context("the process has no output")?;
+        let input = process
+            .stdin
+            .take()
+            .context("the process has no standard input")?;
+        let output = process
+            .stdout
+            .take()
+            .context("the process has no standard output")?;
         let mut output = BufReader::new(output).lines();
         let said = output.next_line().await?;
         ensure!(said.as_deref() == Some(OPEN), "the dashboards did not open");
@@ -177,7 +183,7 @@ async fn count_events(stream: &mut TcpStream) -> Result<usize> {
     let mut buffer = vec![0; 16_384];
     loop {
         let read = stream.read(&mut buffer).await?;
-        ensure!(read > 0, "the stream of live updates ended");
+        ensure!(read > 0, "the server ended the stream of live updates");
         let begin = b"event:";
         let count = buffer[..read]
             .windows(begin.len())

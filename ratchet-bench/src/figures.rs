@@ -68,7 +68,11 @@ impl Outcome {
 
 /// Returns the number of jobs per second, if `jobs` jobs took the time `took`.
 #[must_use]
-#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the rate is for display, so it does not need to be \
+        exact"
+)]
 pub fn per_second(jobs: usize, took: Duration) -> f64 {
     jobs as f64 / took.as_secs_f64().max(f64::EPSILON)
 }

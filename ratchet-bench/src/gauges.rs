@@ -193,7 +193,10 @@ struct Stat {
 impl Stat {
     fn read(process: &str) -> Result<Self> {
         let line = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        let fields = line.rsplit_once(')').context("no name of a process")?.1;
+        let fields = line
+            .rsplit_once(')')
+            .context("the file in /proc has no name of the process")?
+            .1;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         // `number` is the number of a field in proc(5), where the first field has the number 1.
         // `fields` begins after the name, which is field 2.
@@ -201,7 +204,7 @@ impl Stat {
             fields
                 .get(number - 3)
                 .copied()
-                .context("a field is missing")
+                .context("the file in /proc lacks a field")
         };
         let sum = |one, other| -> Result<f64> {
             Ok(field(one)?.parse::<f64>()? + field(other)?.parse::<f64>()?)

@@ -255,7 +255,7 @@ fn joined<T>(ended: Result<T, tokio::task::JoinError>) -> T {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(error) => unreachable!("the task is never cancelled: {error}"),
+            Err(error) => unreachable!("the task should never be cancelled: {error}"),
         },
     }
 }
@@ -271,7 +271,11 @@ pub struct Stuck {
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stuck at {} of {} jobs", self.finished, self.jobs)
+        write!(
+            f,
+            "no more jobs ended after {} of {} jobs",
+            self.finished, self.jobs
+        )
     }
 }
 

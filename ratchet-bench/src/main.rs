@@ -2,7 +2,7 @@
 //!
 //! Prints one line of JSON to stdout. Handlers do nothing, so the figures show the cost of the
 //! queue.
-#![expect(clippy::print_stdout, reason = "a command line tool")]
+#![expect(clippy::print_stdout, reason = "this is a command-line tool")]
 
 mod cluster;
 mod contend;
@@ -164,7 +164,7 @@ async fn main() -> Result<()> {
     );
     ensure!(
         !options.in_batch || name == "drain",
-        "--in-batch is for `drain` only"
+        "--in-batch can be used only with `drain`"
     );
     let fresh = match options.fresh {
         true => Some(Fresh::create(&options.url, options.count).await?),

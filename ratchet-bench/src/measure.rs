@@ -25,7 +25,11 @@ impl Meter {
         outcome.timed(jobs, self.clock.elapsed());
         if let Some(counters) = self.counters {
             let cost = counters.stop().await?;
-            #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "the ratio is for display, so it does \
+                    not need to be exact"
+            )]
             let per_job = |count: i64| count as f64 / jobs as f64;
             outcome.wal_bytes_per_job = Some(per_job(cost.wal_bytes));
             outcome.statements_per_job = cost.statements.map(per_job);

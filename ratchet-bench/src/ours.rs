@@ -36,7 +36,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
     let queues = store.queues().queues().await?;
     ensure!(
         queues.is_empty(),
-        "the database already has jobs; name an empty one"
+        "the database already has jobs; use an empty database"
     );
     let mut outcome = match scenario {
         "enqueue" => enqueue(store, options).await?,

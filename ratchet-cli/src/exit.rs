@@ -123,7 +123,7 @@ impl Failure {
         match unknown {
             true => failure.remedy(
                 "It is unknown whether the command took effect, and repeating it may enqueue the \
-                 job twice: look first, with `ratchet jobs list`.",
+                 job twice: check first with `ratchet jobs list`.",
             ),
             false => failure,
         }
@@ -234,13 +234,16 @@ impl From<StoreError> for Failure {
         match error.kind() {
             StoreErrorKind::Misconfigured => Self::configuration(problem),
             StoreErrorKind::Unavailable => Self::failed(problem).remedy(
-                "Is the database running, and is it the one that --url or the configuration names?",
+                "Check that the database is running, and that --url or the configuration names the \
+                 right database.",
             ),
             StoreErrorKind::SchemaMismatch(schema) => {
                 Self::failed(problem).remedy(schema_remedy(schema))
             }
-            StoreErrorKind::Timeout => Self::failed(problem)
-                .remedy("It is unknown whether the command took effect; it can be repeated."),
+            StoreErrorKind::Timeout => Self::failed(problem).remedy(
+                "It is unknown whether the command took effect; the command can be \
+                 repeated.",
+            ),
             _ => Self::failed(problem),
         }
     }

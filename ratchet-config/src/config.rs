@@ -136,13 +136,17 @@ impl Config {
                 .fold(&mut root, |table, part| {
                     let next = table.entry(part.as_str());
                     let next = next.or_insert_with(|| toml::Table::new().into());
-                    next.as_table_mut().expect("a key is never a section")
+                    next.as_table_mut()
+                        .expect("a key should never have the name of a section")
                 });
             table.insert(path[path.len() - 1].clone(), value.clone());
         }
         match root.try_into() {
             Ok(config) => config,
-            Err(error) => unreachable!("every value was checked when it was read: {error}"),
+            Err(error) => unreachable!(
+                "every value is checked when it is read, but this one is \
+                 refused: {error}"
+            ),
         }
     }
 }

@@ -58,7 +58,7 @@ impl<T> fmt::Debug for Entry<T> {
 /// # Ok::<(), ratchet_config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "nothing is read before load"]
+#[must_use = "the loader reads no settings before `load` is called"]
 pub struct Loader {
     file: Option<PathBuf>,
     text: Option<(PathBuf, String)>,

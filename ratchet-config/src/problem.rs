@@ -83,7 +83,7 @@ impl fmt::Display for Problem {
 /// # assert!(loaded.is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the configuration is refused\n{}", lines(problems))]
+#[error("the configuration is invalid\n{}", lines(problems))]
 pub struct ConfigError {
     file: Option<PathBuf>,
     problems: Vec<Problem>,

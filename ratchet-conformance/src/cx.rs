@@ -107,7 +107,7 @@ impl Cx {
     /// the fixture does not have [`Power::MachineClock`].
     pub(crate) async fn node_with(&self, machine: ManualClock) -> TestNode {
         let machine_clock = self.fixture.machine_clock();
-        let machine_clock = machine_clock.expect("the case needs MachineClock");
+        let machine_clock = machine_clock.expect("the fixture should replace the machine's clock, because the case requires the power MachineClock");
         self.node_on(machine_clock.open(machine).await)
     }
 
@@ -134,7 +134,7 @@ impl Cx {
                 let store = Checked::shared(store);
                 TestNode::new(Arc::new(Repeating::layered(store, Arc::clone(&self.notes))))
             }
-            Err(error) => panic!("the database cannot be opened: {error}"),
+            Err(error) => panic!("the fixture could not open the database: {error}"),
         }
     }
 
@@ -185,7 +185,7 @@ impl Cx {
                 self.lock_others().push(fixture);
                 other
             }
-            Err(error) => panic!("the fixture cannot be created: {error}"),
+            Err(error) => panic!("the factory could not create the fixture: {error}"),
         }
     }
 
@@ -211,17 +211,23 @@ impl Cx {
 
     pub(crate) fn vandal(&self) -> &dyn Vandal {
         let vandal = self.fixture.vandal();
-        vandal.expect("the case says that it needs Vandal")
+        vandal.expect(
+            "the fixture should be able to damage rows, because the case requires the \
+             power Vandal",
+        )
     }
 
     /// Returns the number of stored rows that belong to jobs. Panics if the fixture does not have
     /// [`Power::Residue`].
     pub(crate) async fn rows_of_jobs(&self) -> u64 {
         let residue = self.fixture.residue();
-        let residue = residue.expect("the case says that it needs Residue");
+        let residue = residue.expect(
+            "the fixture should be able to count rows, because the case \
+             requires the power Residue",
+        );
         match residue.rows_of_jobs().await {
             Ok(rows) => rows,
-            Err(error) => panic!("the rows cannot be counted: {error}"),
+            Err(error) => panic!("the fixture could not count the rows: {error}"),
         }
     }
 
@@ -237,9 +243,11 @@ impl Cx {
     pub(crate) async fn end_processes<const N: usize>(&self, nodes: [TestNode; N]) {
         drop(nodes);
         let restart = self.fixture.restart();
-        let restart = restart.expect("the case says that it needs Restart");
+        let restart = restart.expect(
+            "the fixture should be able to restart, because the case requires the power Restart",
+        );
         if let Err(error) = restart.end_processes().await {
-            panic!("the database cannot be closed: {error}");
+            panic!("the fixture could not close the database: {error}");
         }
     }
 
@@ -249,13 +257,15 @@ impl Cx {
     pub(crate) async fn run_and_kill(&self, node: TestNode, settlements: usize) -> Vec<Line> {
         self.end_processes([node]).await;
         let address = self.fixture.address();
-        let address = address.expect("the case needs Processes");
+        let address = address.expect(
+            "the fixture should have an address, because the case requires the power Processes",
+        );
         process::run_and_kill(&address, settlements).await
     }
 
     fn clock(&self) -> &dyn TestClock {
         let clock = self.fixture.clock();
-        clock.expect("the case says that it needs Clock")
+        clock.expect("the fixture should have a clock, because the case requires the power Clock")
     }
 
     fn lock_others(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn Fixture>>> {
@@ -276,10 +286,10 @@ fn compare(
 ) -> Result<(), String> {
     let difference = |(power, has): (Power, bool)| match (has, given.contains(&power)) {
         (true, false) => Some(format!(
-            "the {who} has {power:?}, but the suite was not given it"
+            "the {who} has the power {power:?}, but the suite does not list it"
         )),
         (false, true) => Some(format!(
-            "the suite was given {power:?}, but the {who} lacks it"
+            "the suite lists the power {power:?}, but the {who} lacks it"
         )),
         _ => None,
     };

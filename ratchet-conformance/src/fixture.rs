@@ -140,7 +140,7 @@ pub trait Vandal: Send + Sync {
     /// Any error. The suite then fails the case. The default implementation always returns an
     /// error.
     async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
-        Err(format!("the fixture cannot spoil the definition {name}").into())
+        Err(format!("the fixture cannot damage the recurring definition {name}").into())
     }
 
     /// Makes the stored owner of the lock `name` unreadable. Also adds a second lock with an
@@ -157,7 +157,7 @@ pub trait Vandal: Send + Sync {
     /// Any error. The suite then fails the case. The default implementation always returns an
     /// error.
     async fn spoil_schema(&self) -> Result<(), BoxError> {
-        Err("the fixture cannot spoil the schema".into())
+        Err("the fixture cannot damage the schema".into())
     }
 }
 

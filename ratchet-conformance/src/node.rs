@@ -26,7 +26,7 @@ use crate::build::{
 
 /// Returns the value of `result`. Fails the case if `result` is an error.
 pub(crate) fn ok<T>(result: Result<T>) -> T {
-    result.unwrap_or_else(|error| panic!("the store failed: {error}"))
+    result.unwrap_or_else(|error| panic!("expected the store call to succeed, found: {error}"))
 }
 
 /// Returns the value of a guarded write. Fails the case if the store rejected the write because its
@@ -34,7 +34,7 @@ pub(crate) fn ok<T>(result: Result<T>) -> T {
 pub(crate) fn landed<T>(written: Guarded<T>) -> T {
     match written {
         Guarded::Done(value) => value,
-        Guarded::Stale => panic!("a write was refused as stale"),
+        Guarded::Stale => panic!("expected the write to be applied, found it refused as stale"),
     }
 }
 
@@ -91,7 +91,10 @@ impl TestNode {
     /// part.
     pub(crate) fn recurring(&self) -> &dyn RecurringStore {
         let recurring = self.store.recurring();
-        recurring.expect("the suite lists a power that the store lacks")
+        recurring.expect(
+            "the store should support recurring definitions, because the suite lists \
+             the power Recurring",
+        )
     }
 
     /// Stores a new recurring definition and returns the stored record. Fails the case if the
@@ -112,7 +115,7 @@ impl TestNode {
     /// definition.
     pub(crate) async fn definition(&self, named: &str) -> RecurringRecord {
         let found = ok(self.recurring().find(&name(named)).await);
-        found.unwrap_or_else(|| panic!("there is no definition {named}"))
+        found.unwrap_or_else(|| panic!("the recurring definition {named} should be stored"))
     }
 
     /// Claims up to `limit` due recurring definitions, with a lease of one minute.
@@ -125,14 +128,16 @@ impl TestNode {
     /// unless exactly one definition is due.
     pub(crate) async fn plan_one(&self) -> RecurringFiring {
         let due = self.claim_due(10).await;
-        assert_eq!(due.definitions.len(), 1, "one definition is due");
-        due.definitions[0].plan(due.now).expect("it is due")
+        assert_eq!(due.definitions.len(), 1, "expected one due definition");
+        due.definitions[0]
+            .plan(due.now)
+            .expect("the definition should be due")
     }
 
     pub(crate) async fn fire(&self, firing: &RecurringFiring) -> Fired {
         let firings = std::slice::from_ref(firing);
         let mut answers = ok(self.recurring().fire(firings).await);
-        assert_eq!(answers.len(), 1, "one answer per firing");
+        assert_eq!(answers.len(), 1, "expected one answer per firing");
         answers.remove(0)
     }
 
@@ -162,7 +167,7 @@ impl TestNode {
     /// Enqueues one job and returns the store's answer, which names a created job or a duplicate.
     pub(crate) async fn offer(&self, job: &NewJob) -> Enqueued {
         let answers = self.enqueue(std::slice::from_ref(job)).await;
-        assert_eq!(answers.len(), 1, "one answer per job");
+        assert_eq!(answers.len(), 1, "expected one answer per job");
         answers[0]
     }
 
@@ -185,21 +190,27 @@ impl TestNode {
 
     pub(crate) async fn claim_with(&self, request: &ClaimRequest) -> Vec<ClaimedJob> {
         let claimed = ok(self.jobs().claim_next_batch(request).await);
-        assert!(claimed.len() <= request.limit, "more than the limit");
+        assert!(
+            claimed.len() <= request.limit,
+            "expected no more jobs than the limit of the claim"
+        );
         claimed
     }
 
     pub(crate) async fn claim_lean(&self, request: &ClaimRequest) -> Vec<Claim> {
         let claimed = ok(self.jobs().claim_next_batch_optimized(request).await);
-        assert!(claimed.len() <= request.limit, "more than the limit");
+        assert!(
+            claimed.len() <= request.limit,
+            "expected no more jobs than the limit of the claim"
+        );
         claimed
     }
 
     /// Claims one job and returns the job with its claim. Fails the case if no job is due.
     pub(crate) async fn claim_one(&self) -> ClaimedJob {
         let claimed = self.claim(1).await;
-        assert_eq!(claimed.len(), 1, "one due job is claimed");
-        claimed.into_iter().next().expect("there is one")
+        assert_eq!(claimed.len(), 1, "expected one due job to be claimed");
+        claimed.into_iter().next().expect("there should be one job")
     }
 
     /// Claims one job and returns the token of the claim. Fails the case if no job is due.
@@ -218,7 +229,7 @@ impl TestNode {
 
     pub(crate) async fn settle(&self, token: ClaimToken, outcome: Outcome) -> Fenced {
         let answers = self.settle_all(&[Settlement::new(token, outcome)]).await;
-        assert_eq!(answers.len(), 1, "one answer per settlement");
+        assert_eq!(answers.len(), 1, "expected one answer per settlement");
         answers[0]
     }
 
@@ -257,7 +268,7 @@ impl TestNode {
 
     pub(crate) async fn report(&self, token: ClaimToken, kind: ReportKind) -> Reported {
         let answers = ok(self.jobs().report(&[Report::new(token, kind)]).await);
-        assert_eq!(answers.len(), 1, "one answer per report");
+        assert_eq!(answers.len(), 1, "expected one answer per report");
         answers[0]
     }
 
@@ -274,7 +285,7 @@ impl TestNode {
 
     pub(crate) async fn act(&self, job: JobId, action: JobAction) -> ActionOutcome {
         let acted = self.act_on(&JobSelector::Ids(vec![job]), action).await;
-        assert_eq!(acted.len(), 1, "one answer per id");
+        assert_eq!(acted.len(), 1, "expected one answer per id");
         assert_eq!(acted[0].job, job);
         acted[0].outcome
     }
@@ -286,12 +297,12 @@ impl TestNode {
     /// Returns the record of a job. Fails the case if the job is not stored.
     pub(crate) async fn get(&self, job: JobId) -> JobRecord {
         let found = self.find(job).await;
-        found.unwrap_or_else(|| panic!("{job} is not stored"))
+        found.unwrap_or_else(|| panic!("the job {job} should be stored"))
     }
 
     pub(crate) async fn find(&self, job: JobId) -> Option<JobRecord> {
         let mut found = self.get_all(&[job]).await;
-        assert_eq!(found.len(), 1, "one answer per id");
+        assert_eq!(found.len(), 1, "expected one answer per id");
         found.remove(0)
     }
 
@@ -430,12 +441,18 @@ impl TestNode {
 
     pub(crate) fn workflows(&self) -> &dyn WorkflowStore {
         let workflows = self.store.workflows();
-        workflows.expect("the case says that it needs Workflows")
+        workflows.expect(
+            "the store should support workflows, because the case requires the power \
+             Workflows",
+        )
     }
 
     pub(crate) fn signals(&self) -> &dyn SignalStore {
         let signals = self.store.signals();
-        signals.expect("the case says that it needs Signals")
+        signals.expect(
+            "the store should support signals, because the case requires the power \
+             Signals",
+        )
     }
 
     /// Creates an open batch and returns its id.
@@ -455,9 +472,9 @@ impl TestNode {
     /// Returns the record of a batch. Fails the case if the batch is not stored.
     pub(crate) async fn read_batch(&self, batch: BatchId) -> BatchRecord {
         let mut found = ok(self.workflows().batches(&[batch]).await);
-        assert_eq!(found.len(), 1, "one answer per id");
+        assert_eq!(found.len(), 1, "expected one answer per id");
         let found = found.remove(0);
-        found.unwrap_or_else(|| panic!("{batch} is not stored"))
+        found.unwrap_or_else(|| panic!("the batch {batch} should be stored"))
     }
 
     /// Returns four numbers of jobs in a batch: all jobs, succeeded jobs, failed jobs, cancelled
@@ -469,7 +486,7 @@ impl TestNode {
 
     pub(crate) async fn parents_of(&self, job: JobId) -> Vec<Link> {
         let mut links = ok(self.workflows().parents_of(&[job]).await);
-        assert_eq!(links.len(), 1, "one answer per id");
+        assert_eq!(links.len(), 1, "expected one answer per id");
         links.remove(0)
     }
 
@@ -499,7 +516,7 @@ impl TestNode {
         let found = self.get_all(&jobs).await;
         let states = found.into_iter().flatten().map(|job| job.state);
         let states: Vec<JobState> = states.collect();
-        states.try_into().expect("every job is stored")
+        states.try_into().expect("every job should be stored")
     }
 
     /// Claims all due jobs, releases the claims of all jobs except `job`, and returns the token of
@@ -514,7 +531,7 @@ impl TestNode {
                 self.release(token).await;
             }
         }
-        taken.unwrap_or_else(|| panic!("{job} is not due"))
+        taken.unwrap_or_else(|| panic!("the job {job} should be due"))
     }
 
     /// Claims a job and settles the claim with `outcome`. Fails the case if the job is not due.
@@ -543,22 +560,31 @@ pub(crate) fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
 /// Returns the input of a claimed job. Fails the case if the claim has no input.
 pub(crate) fn input(claimed: &ClaimedJob) -> &JobInput {
     let input = claimed.input.as_ref();
-    input.unwrap_or_else(|| panic!("{} was claimed without its input", claimed.claim.token.job))
+    input.unwrap_or_else(|| {
+        panic!(
+            "the claim of {} should contain the job's input",
+            claimed.claim.token.job
+        )
+    })
 }
 
 /// Asserts that the store refused a call because the argument `field` was invalid.
 pub(crate) fn assert_refused<T: std::fmt::Debug>(result: Result<T, StoreError>, field: &str) {
     let error = match result {
-        Ok(answer) => panic!("a bad {field} is accepted: {answer:?}"),
+        Ok(answer) => panic!("expected a bad {field} to be refused, found it accepted: {answer:?}"),
         Err(error) => error,
     };
     assert_eq!(
         error.kind(),
         ratchet_core::StoreErrorKind::Invalid,
-        "a bad {field}: {error}"
+        "expected a bad {field} to be refused as invalid, found: {error}"
     );
     let named = error.invalid_input().map(ratchet_core::InvalidInput::field);
-    assert_eq!(named, Some(field), "the refused field is named: {error}");
+    assert_eq!(
+        named,
+        Some(field),
+        "expected the error to name the refused field: {error}"
+    );
 }
 
 #[cfg(test)]

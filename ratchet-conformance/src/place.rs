@@ -46,7 +46,7 @@ impl TestServer {
     /// not set.
     #[must_use]
     pub fn missing(self) -> String {
-        format!("{} is not set", self.variable)
+        format!("the environment variable {} is not set", self.variable)
     }
 
     /// Returns [`Provision::Ready`] if the environment variable of the server is set. The suite
@@ -144,7 +144,11 @@ macro_rules! place_tests {
 /// }
 /// ```
 #[derive(Default)]
-#[expect(missing_debug_implementations, reason = "a trial holds a function")]
+#[expect(
+    missing_debug_implementations,
+    reason = "a trial holds a function, which has no Debug \
+        form"
+)]
 pub struct PlaceTests {
     trials: Vec<Trial>,
     missing: Vec<String>,

@@ -84,9 +84,10 @@ macro_rules! part {
         $store.$part()
     };
     (optional, $store:expr, $part:ident) => {
-        $store
-            .$part()
-            .expect("a part is reached through its accessor")
+        $store.$part().expect(
+            "the store should have the part, because the case reached the part through its \
+             accessor",
+        )
     };
 }
 

@@ -126,10 +126,16 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
     let context = match tokio::time::timeout_at(end, setup()).await {
         Ok(Ok(context)) => context,
         Ok(Err(error)) => {
-            return Ended::without_running(case, format!("the fixture cannot be created: {error}"));
+            return Ended::without_running(
+                case,
+                format!(
+                    "the factory could not create the fixture: \
+                     {error}"
+                ),
+            );
         }
         Err(_) => {
-            let message = format!("the fixture was not made within {deadline:?}");
+            let message = format!("the fixture was not created within {deadline:?}");
             return Ended::without_running(case, message);
         }
     };
@@ -150,11 +156,13 @@ pub(crate) async fn run_case<C: Context>(case: &Case<C>, setup: &Setup<C>) -> En
     };
     let outcome = match (ended, notes.unproved(case.clauses)) {
         (ended, Some(clause)) => {
-            let mut message =
-                format!("the case names the clause {clause}, which it does not prove");
+            let mut message = format!(
+                "the case names the clause {clause}, but does not list it among the \
+                 clauses that it proves"
+            );
             match ended {
-                Err(panic) => message = format!("{message}; and it failed: {panic}"),
-                Ok(Err(_)) => message.push_str("; and it did not end"),
+                Err(panic) => message = format!("{message}; the case also failed: {panic}"),
+                Ok(Err(_)) => message.push_str("; the case also did not end"),
                 Ok(Ok(())) => {}
             }
             failure(Cause::Setup, message, all)
@@ -264,7 +272,7 @@ pub(crate) fn runtime() -> Runtime {
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("the operating system gives a few threads")
+        .expect("the operating system should allow a few more threads")
 }
 
 #[cfg(test)]
@@ -275,12 +283,15 @@ mod tests {
     fn a_panic_is_told_with_its_place_also_from_a_racer() {
         let told = runtime().block_on(caught(async {
             race(3, |racer| async move {
-                assert_ne!(racer, 1, "this one is wrong");
+                assert_ne!(racer, 1, "planned failure of one racer");
             })
             .await
         }));
         let message = told.unwrap_err();
-        assert!(message.contains("this one is wrong"), "{message}");
+        assert!(
+            message.contains("planned failure of one racer"),
+            "{message}"
+        );
         assert!(message.contains("runner.rs:"), "{message}");
     }
 }

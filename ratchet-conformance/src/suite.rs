@@ -92,7 +92,7 @@ impl Suite {
     pub fn without(mut self, reason: &str, cases: &[&str]) -> Self {
         for name in cases {
             let known = Self::cases().any(|case| case.group == *name || case.full_name() == *name);
-            assert!(known, "there is no group or case {name}");
+            assert!(known, "the suite should have the group or case {name}");
             self.exemptions.push(Exemption {
                 name: (*name).to_owned(),
                 reason: reason.to_owned(),
@@ -208,7 +208,7 @@ fn chosen(groups: Option<&[String]>) -> impl Iterator<Item = &'static Case<Cx>> 
     for group in groups.into_iter().flatten() {
         assert!(
             Suite::cases().any(|case| case.group == group),
-            "the suite has no group `{group}`"
+            "the suite should have the group `{group}`"
         );
     }
     Suite::cases()

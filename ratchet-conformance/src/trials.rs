@@ -142,12 +142,12 @@ fn trial<C: Context>(
     let recorder = recorder.clone();
     Trial::ignorable_test(case.full_name(), move || {
         // Records a failure first. If the process is killed during the case, this result remains.
-        let unfinished = Some("the process ended before the case did".to_owned());
+        let unfinished = Some("the process ended before the case ended".to_owned());
         recorder.record(&result(&subject, case, Verdict::Fail, unfinished));
         let ended = match provision {
             Provision::Ready(setup) => runtime().block_on(run_case(case, &*setup)),
             Provision::Unavailable(reason) => {
-                let message = format!("required, but not available: {reason}");
+                let message = format!("this place is required, but not available: {reason}");
                 Ended::without_running(case, message)
             }
         };

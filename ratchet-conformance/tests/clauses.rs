@@ -110,7 +110,12 @@ fn the_quoted_sentences_are_those_of_the_documentation() {
 #[test]
 fn every_clause_can_be_quoted() {
     for id in documented() {
-        let sentence = sentence(id).unwrap_or_else(|| panic!("{id} has no sentence"));
+        let sentence = sentence(id).unwrap_or_else(|| {
+            panic!(
+                "the clause {id} should have a \
+                 sentence"
+            )
+        });
         assert!(sentence.ends_with('.'), "{id}: {sentence}");
         assert!(!sentence.contains("]("), "{id}: {sentence}");
     }
@@ -127,7 +132,11 @@ fn every_clause_is_documented_once() {
     let all = documented();
     let once: BTreeSet<_> = all.iter().collect();
     assert!(!all.is_empty());
-    assert_eq!(all.len(), once.len(), "a clause id occurs twice");
+    assert_eq!(
+        all.len(),
+        once.len(),
+        "expected every clause id once, found one twice"
+    );
 }
 
 #[test]
@@ -137,21 +146,30 @@ fn every_clause_has_a_case() {
         .into_iter()
         .filter(|id| !proved.contains(id))
         .collect();
-    assert_eq!(unproved, [""; 0], "documented, but no case proves it");
+    assert_eq!(
+        unproved, [""; 0],
+        "expected a case for every documented clause"
+    );
 }
 
 #[test]
 fn every_case_proves_a_documented_clause() {
     let documented: BTreeSet<_> = documented().into_iter().collect();
     let unknown: Vec<_> = proved().difference(&documented).copied().collect();
-    assert_eq!(unknown, [""; 0], "no trait documents it");
+    assert_eq!(
+        unknown, [""; 0],
+        "expected every proved clause to be documented in a trait"
+    );
 }
 
 #[test]
 fn case_names_are_unique_sentences() {
     let mut names = BTreeSet::new();
     for case in Suite::cases() {
-        assert!(names.insert(case.full_name()), "{case:?} is declared twice");
+        assert!(
+            names.insert(case.full_name()),
+            "expected every case once, found {case:?} twice"
+        );
         assert!(
             case.name.contains('_') && !case.name.starts_with("test_"),
             "{case:?}"

@@ -175,7 +175,11 @@ impl ClusterCoordinator for End {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
-            Sabotage::PanicsDuringOutages => assert!(!is_cut, "the transport is interrupted"),
+            Sabotage::PanicsDuringOutages => assert!(
+                !is_cut,
+                "planned panic during an outage of \
+                 the transport"
+            ),
             Sabotage::HangsDuringOutages if is_cut => std::future::pending().await,
             _ => {}
         }
@@ -210,7 +214,12 @@ impl ClusterCoordinator for End {
 }
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
-    let case = CoordinatorSuite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
+    let case = CoordinatorSuite::case(case).unwrap_or_else(|| {
+        panic!(
+            "the suite should have the \
+             case {case}"
+        )
+    });
     let factory = CoordinatorFactory::new(move || async move {
         let lines = Arc::default();
         Ok(Bus { sabotage, lines })

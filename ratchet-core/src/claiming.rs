@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(
             lookahead.get(),
             7,
-            "a claim that needed no larger factor must not raise it"
+            "expected the factor to stay as it is, because the claim needed no larger one"
         );
         // A claim that began with 1 and needed 4 does not lower the factor.
         lookahead.learn(1, 4);
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(
             patient.candidates_for(1),
             1,
-            "there are no more candidates, so the factor must not grow"
+            "expected the factor to stay as it is, because there are no more candidates"
         );
     }
 

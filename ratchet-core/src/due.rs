@@ -52,7 +52,7 @@ impl RunAt {
                 Err(InvalidInput::new("run_at", "is after the year 9999"))
             }
             Self::In(delay) if delay > MAX_DELAY => {
-                Err(InvalidInput::new("delay", "is more than 1,000 years"))
+                Err(InvalidInput::new("delay", "is longer than 1,000 years"))
             }
             Self::Now | Self::In(_) | Self::At(_) => Ok(()),
         }

@@ -42,9 +42,10 @@ impl InvalidInput {
     #[must_use]
     pub fn unknown_permit(resource: &impl fmt::Display) -> Self {
         let problem = format!(
-            "is of the resource {resource}, for which the store has no limit: set one with \
-             Client::set_permits, or declare one with NodeBuilder::permits; a node stores the limits \
-             that it declares when it joins, or earlier if Node::declare_permits is called"
+            "names the resource {resource}, which has no limit in the store: set one with \
+             Client::set_permits, or declare one with NodeBuilder::permits; a node stores the \
+             limits that it declares when it joins, or earlier if Node::declare_permits is \
+             called"
         );
         Self::new("permit", problem)
     }

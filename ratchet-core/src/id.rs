@@ -30,7 +30,11 @@ pub struct JobId(Uuid);
 impl JobId {
     /// Creates an id that is greater than every id that this process created before.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "each call returns a new value, but a default \
+            is always the same"
+    )]
     pub fn new() -> Self {
         Self(next_in_order())
     }
@@ -86,7 +90,11 @@ pub struct BatchId(Uuid);
 impl BatchId {
     /// Creates an id that is greater than every id that this process created before.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "each call returns a new value, but a default \
+            is always the same"
+    )]
     pub fn new() -> Self {
         Self(next_in_order())
     }
@@ -100,7 +108,11 @@ pub struct Incarnation(Uuid);
 impl Incarnation {
     /// Creates a new, random incarnation.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "each call returns a new value, but a default \
+            is always the same"
+    )]
     pub fn new() -> Self {
         Self(Uuid::new_v4())
     }
@@ -128,7 +140,11 @@ pub struct NodeId(Uuid);
 impl NodeId {
     /// Creates a random id.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "each call gives another value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "each call returns a new value, but a default \
+            is always the same"
+    )]
     pub fn new() -> Self {
         Self(Uuid::new_v4())
     }

@@ -31,7 +31,7 @@ pub(crate) fn misfit(error: &serde_json::Error) -> String {
             None => (*kind).to_owned(),
         },
         None if said.starts_with("missing field ") => said.to_owned(),
-        None if error.is_data() => "a value that does not fit".to_owned(),
+        None if error.is_data() => "a value of the wrong type or form".to_owned(),
         None => "invalid JSON".to_owned(),
     };
     format!("{what} at line {} column {}", error.line(), error.column())
@@ -119,7 +119,7 @@ impl Json {
             let bytes = self.0.len();
             return Err(InvalidInput::new(
                 field,
-                format!("has {bytes} bytes, {limit} are allowed"),
+                format!("has {bytes} bytes; at most {limit} are allowed"),
             ));
         }
         Ok(())
@@ -185,7 +185,7 @@ mod tests {
             ),
             (
                 r#"{"date": "4111"}"#,
-                "a value that does not fit at line 1 column 15",
+                "a value of the wrong type or form at line 1 column 15",
             ),
             (
                 r#"{"number": 1}"#,

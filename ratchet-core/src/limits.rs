@@ -40,7 +40,7 @@ pub fn check_batch(field: &'static str, items: usize) -> Result<(), InvalidInput
     if items > MAX_BATCH {
         return Err(InvalidInput::new(
             field,
-            format!("asks for {items} items; at most {MAX_BATCH} are allowed at once"),
+            format!("has {items} items; at most {MAX_BATCH} are allowed at once"),
         ));
     }
     Ok(())

@@ -43,7 +43,11 @@ impl Name {
         let problem = if text.is_empty() {
             "is empty".to_owned()
         } else if text.len() > Self::MAX_BYTES {
-            format!("has {} bytes, {} are allowed", text.len(), Self::MAX_BYTES)
+            format!(
+                "has {} bytes; at most {} are allowed",
+                text.len(),
+                Self::MAX_BYTES
+            )
         } else if text.chars().any(char::is_control) {
             "has a control character".to_owned()
         } else if text.trim() != text {

@@ -41,9 +41,10 @@ impl Outage {
         let (task, about, failures) = (self.task, self.shown(), self.failures);
         let (since, kind) = self.since.unwrap_or((time::monotonic(), error.kind()));
         if self.since.is_none() || kind != error.kind() {
-            tracing::warn!(task, about, %error, "the store failed; retrying until it works");
+            tracing::warn!(task, about, %error, "a store call failed; retrying until it succeeds");
         } else {
-            tracing::debug!(task, about, %error, failures, "the store still fails");
+            tracing::debug!(task, about, %error, failures, "a store call failed again; still \
+                retrying");
         }
         self.since = Some((since, error.kind()));
         self.failures += 1;
@@ -54,7 +55,7 @@ impl Outage {
         if let Some((since, _)) = self.since.take() {
             let failures = std::mem::take(&mut self.failures);
             let (task, about, lasted) = (self.task, self.shown(), since.elapsed());
-            tracing::info!(task, about, failures, ?lasted, "the store works again");
+            tracing::info!(task, about, failures, ?lasted, "store calls succeed again");
         }
     }
 

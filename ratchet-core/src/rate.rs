@@ -67,13 +67,17 @@ impl Rate {
             return Err(InvalidInput::new("burst", "is 0"));
         }
         if self.per.as_micros() < u128::from(self.limit) {
-            let problem = format!("{:?} is too short for {} starts", self.per, self.limit);
+            let problem = format!(
+                "is {:?}, which is too short for {} starts: one start needs at \
+                 least 1 µs",
+                self.per, self.limit
+            );
             return Err(InvalidInput::new("per", problem));
         }
         if self.interval().saturating_mul(self.burst) > MAX_DELAY {
             return Err(InvalidInput::new(
                 "per",
-                "needs more than 1,000 years to refill the burst",
+                "is too long: at this rate, refilling the burst would take more than 1,000 years",
             ));
         }
         Ok(())
@@ -249,11 +253,11 @@ mod tests {
     #[test]
     fn a_faster_rate_forgives_what_a_slower_one_counted() {
         let Taken::Granted { tat } = Rate::new(1, 3_600 * SECOND).take(None, 0) else {
-            panic!("the first start waits");
+            panic!("expected the first start to be granted");
         };
         let fast = Rate::new(100, SECOND).burst(1);
         let Taken::Wait { wait, tat } = fast.take(Some(tat), 0) else {
-            panic!("a start that was counted is forgotten");
+            panic!("expected the next start to wait, because the earlier start counts");
         };
         assert_eq!(wait, Duration::from_millis(10));
         assert!(matches!(fast.take(tat, 10 * MICROS), Taken::Granted { .. }));
@@ -278,7 +282,7 @@ mod tests {
         let rate = Rate::new(3, SECOND).burst(1);
         assert_eq!(rate.interval_micros(), 333_334);
         let Taken::Granted { tat } = rate.take(None, 0) else {
-            panic!("the first start waits");
+            panic!("expected the first start to be granted");
         };
         let answer = rate.take(Some(tat), 0).answer();
         assert_eq!(answer, RateAnswer::Wait(Duration::from_millis(334)));

@@ -47,7 +47,7 @@ pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
         );
         tokio::spawn(async move {
             let (signal, exit_code) = signals.next().await;
-            tracing::warn!(signal, "second signal received, exiting at once");
+            tracing::warn!(signal, "received a second signal; exiting at once");
             std::process::exit(exit_code);
         });
     }

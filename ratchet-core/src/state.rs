@@ -308,7 +308,12 @@ mod tests {
         for from in JobState::ALL {
             for action in JobAction::ALL {
                 if let Response::Become(to) = from.respond(action) {
-                    assert_eq!(from.transition(to), Ok(to), "{action:?} of a {from} job");
+                    assert_eq!(
+                        from.transition(to),
+                        Ok(to),
+                        "unexpected transition of a {from} job \
+                         by {action:?}"
+                    );
                 }
             }
         }
@@ -367,7 +372,7 @@ mod tests {
                 assert_eq!(
                     state.respond(action),
                     response,
-                    "{action:?} of a {state} job"
+                    "unexpected response to {action:?} of a {state} job"
                 );
             }
         }

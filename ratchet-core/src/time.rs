@@ -5,10 +5,7 @@
 //! same order everywhere. Decisions about due jobs, dead nodes and expired locks use the
 //! *database's* clock. The process's own clocks are used only to create ids, to pace loops, and to
 //! limit how long a node relies on an earlier answer of the database.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "this is the file that may read a clock"
-)]
+#![expect(clippy::disallowed_methods, reason = "only this file may read a clock")]
 
 use std::time::Duration;
 

@@ -43,7 +43,7 @@ impl TraceContext {
         if !valid {
             return Err(InvalidInput::new(
                 "traceparent",
-                "is not `00-<trace id>-<span id>-<flags>`",
+                "does not have the form `00-<trace id>-<span id>-<flags>`",
             ));
         }
         Ok(Self {

@@ -304,7 +304,7 @@ pub enum Payloads {
 /// # drop(api);
 /// # Ok(()) }
 /// ```
-#[must_use = "nothing is built yet"]
+#[must_use = "the API is not built before `build` is called"]
 pub struct ApiBuilder {
     client: Client,
     node: Option<Node>,

@@ -250,7 +250,8 @@ mod tests {
         assert_eq!(
             closed(&open),
             [0, 2, 3],
-            "the fourth has been idle for longer than the second"
+            "expected connection 3 to be closed before connection 1, because it has been idle for \
+             longer"
         );
     }
 

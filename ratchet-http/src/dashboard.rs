@@ -40,7 +40,7 @@ async fn redirect(OriginalUri(uri): OriginalUri, below: &'static str) -> Respons
     let slash = if last.is_empty() { "" } else { "/" };
     match HeaderValue::from_str(&format!("{last}{slash}{below}")) {
         Ok(to) => (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response(),
-        Err(_) => Problem::not_found("there is nothing here").into_response(),
+        Err(_) => Problem::not_found("nothing is served at this path").into_response(),
     }
 }
 

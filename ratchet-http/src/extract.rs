@@ -189,7 +189,7 @@ fn invalid<E: std::error::Error>(error: &serde_path_to_error::Error<E>) -> Probl
 
 /// Returns the response to a request with an unknown path.
 pub(crate) async fn not_found() -> Response {
-    Problem::not_found("there is nothing here").into_response()
+    Problem::not_found("nothing is served at this path").into_response()
 }
 
 /// Returns the response to a request with a method that the path does not support.

@@ -200,7 +200,7 @@ mod tests {
         let third = waiting.remove(1).await.unwrap();
         assert!(
             third.is_ok(),
-            "a client without a read goes before one that has one"
+            "a client without a running read should get a slot before a client that has one"
         );
         drop(one);
         assert!(waiting.remove(0).await.unwrap().is_ok());

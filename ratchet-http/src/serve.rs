@@ -116,7 +116,7 @@ where
                 // The usual cause is that the process has no more file descriptors.
                 let now = time::monotonic();
                 if complained_at.is_none_or(|at| now >= at + COMPLAINTS) {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "could not accept a connection");
                     complained_at = Some(now);
                 }
                 let made_room = tokio::time::timeout(PAUSE, connections.make_room()).await;
@@ -132,7 +132,7 @@ where
         .await
         .is_err()
     {
-        tracing::warn!("some connections did not end before the shutdown timeout");
+        tracing::warn!("some connections did not end within the shutdown timeout");
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ fn connection(
     graceful: &GracefulShutdown,
 ) -> impl Future<Output = ()> + Send + use<> {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set on a connection");
+        tracing::debug!(%error, "could not set TCP_NODELAY on a connection");
     }
     let limits = api.limits();
     let io = TokioIo::new(Patient::new(stream, limits.write_timeout));
@@ -193,7 +193,8 @@ fn connection(
                         tracing::debug!(%error, "a connection failed");
                     }
                 }
-                () = closed => tracing::debug!(%peer, "closed a connection to make room"),
+                () = closed => tracing::debug!(%peer, "closed a connection to make room for a new \
+                    one"),
             }
         }
         .await;

@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(
             ask(1, right).await,
             throttled,
-            "the right token is not compared while throttled"
+            "expected even the right token to be refused while the client is throttled"
         );
         assert_eq!(ask(2, right).await, Ok(()));
         tokio::time::advance(REFILL).await;

@@ -62,8 +62,8 @@ impl<T: Transaction> Call<T> {
             return Ok(format);
         }
         let problem = format!(
-            "the data has format {format}, and this program reads formats up to {FORMAT}; update \
-             this program"
+            "the data has format {format}, but this program reads only formats up to {FORMAT}; \
+             update this program"
         );
         let error = StoreError::new(StoreErrorKind::Misconfigured, self.operation);
         Err(error.with_source(problem))
@@ -499,7 +499,7 @@ pub(crate) fn decoded<R>(
     match text.and_then(decode) {
         Ok(row) => Some(row),
         Err(error) => {
-            tracing::warn!(%error, "a stored row cannot be read");
+            tracing::warn!(%error, "skipped a stored row that cannot be read");
             None
         }
     }

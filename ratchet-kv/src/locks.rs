@@ -45,7 +45,7 @@ impl<E: Engine> LockStore for KvStore<E> {
             // The lock may be held.
             Some(value) => decoded(&value, StoredLock::decode).ok_or_else(|| {
                 let error = StoreError::new(StoreErrorKind::Corrupt, "acquire");
-                error.with_source("the lock cannot be read")
+                error.with_source("the stored lock cannot be read")
             })?,
         };
         let acquired = lock.acquire(owner, duration_millis(ttl), call.now);

@@ -85,7 +85,7 @@ impl<E: Engine> RecurringStore for KvStore<E> {
         };
         let read = decoded(&value, RecurringRecord::decode);
         let corrupt = || StoreError::new(StoreErrorKind::Corrupt, "find");
-        read.ok_or_else(|| corrupt().with_source("the definition cannot be read"))
+        read.ok_or_else(|| corrupt().with_source("the stored recurring definition cannot be read"))
             .map(Some)
     }
 

@@ -113,5 +113,5 @@ fn fields(document: &[u8]) -> Result<Map<String, Value>> {
 }
 
 fn missing() -> StoreError {
-    StoreError::new(StoreErrorKind::Corrupt, "spoil").with_source("there is no such row")
+    StoreError::new(StoreErrorKind::Corrupt, "spoil").with_source("the row to damage is not stored")
 }

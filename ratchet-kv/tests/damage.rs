@@ -1,6 +1,6 @@
 //! Tests how the store handles rows that cannot be read.
 
-#[allow(dead_code, reason = "each test uses a part of it")]
+#[allow(dead_code, reason = "each test uses only a part of this module")]
 mod map;
 
 use ratchet_core::memory::ManualClock;

@@ -1,7 +1,7 @@
 //! Runs the conformance suite on an optimistic engine: a commit fails if another transaction was
 //! committed after the snapshot.
 
-#[allow(dead_code, reason = "each test uses a part of it")]
+#[allow(dead_code, reason = "each test uses only a part of this module")]
 mod map;
 
 use std::process::ExitCode;

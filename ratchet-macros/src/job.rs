@@ -94,7 +94,7 @@ pub(crate) fn expand(settings: TokenStream, function: TokenStream) -> Result<Tok
 
 /// Returns the kind of the job from the setting `kind = "…"` of the attribute.
 fn kind(settings: TokenStream) -> Result<LitStr> {
-    let wanted = "expected only the name of the kind: `#[ratchet::job(kind = \"…\")]`";
+    let wanted = "expected only the kind of the job, as in `#[ratchet::job(kind = \"…\")]`";
     let wrong = |span: Span| Error::new(span, wanted);
     let span = settings.span();
     let Ok(Meta::NameValue(setting)) = syn::parse2(settings) else {
@@ -130,17 +130,18 @@ enum Role {
 impl Parameter {
     fn read(input: &FnArg) -> Result<Self> {
         let FnArg::Typed(typed) = input else {
-            let text = "a job's function cannot take `self`: its arguments are the payload";
+            let text = "a job's function cannot take `self`, because its arguments are the payload";
             return Err(Error::new(input.span(), text));
         };
         let role = match &*typed.ty {
             Type::Reference(reference) if reference.mutability.is_some() => {
-                let text = "all bodies of a node share its state, so a parameter cannot be `&mut`";
+                let text = "a job's function cannot take `&mut`, because all jobs of a node share \
+                    its state";
                 return Err(Error::new(typed.span(), text));
             }
             Type::Reference(reference) if is_unsized(&reference.elem) => {
-                let text = "an argument must be owned, such as a `String` or a `Vec`, because it is \
-                            stored; a reference stands for state of the node";
+                let text = "an argument must be owned, such as a `String` or a `Vec`, because it \
+                    is stored as part of the payload; a reference stands for state of the node";
                 return Err(Error::new(typed.span(), text));
             }
             Type::Reference(reference) if is_context(&reference.elem) => Role::Context,

@@ -155,7 +155,7 @@ impl<D: Dialect> SqlStore<D> {
         if keys.iter().any(|key| !holders.contains_key(*key)) {
             // The job that held the key released it between the two statements. The caller repeats
             // the call.
-            let text = "a unique key was released during the call";
+            let text = "the job that held a unique key released it during the call";
             return Err(Failure::new(StoreErrorKind::Contention, text));
         }
         Ok(wanted.refused(&holders))

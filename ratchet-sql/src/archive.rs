@@ -143,7 +143,8 @@ impl<D: Dialect> SqlStore<D> {
             let job = row::job_id(row, 7)?;
             match row::attempt(row) {
                 Ok(attempt) => histories.entry(job).or_default().push(attempt),
-                Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+                Err(error) => tracing::warn!(%job, %error, "skipped a stored attempt that cannot \
+                    be read"),
             }
         }
         Ok(histories)

@@ -29,7 +29,7 @@ pub enum Argument<'a> {
 /// A list of values of the same type, which is bound as one parameter. In the `Opt…` variants,
 /// `None` is bound as NULL.
 #[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the types explain the variants")]
+#[expect(missing_docs, reason = "the types of the variants explain them")]
 pub enum List<'a> {
     Bool(&'a [bool]),
     Small(&'a [i16]),

@@ -103,7 +103,7 @@ pub trait Query: Sized + Send {
 /// the row has no such column.
 #[expect(
     clippy::missing_errors_doc,
-    reason = "documented above for all methods"
+    reason = "the documentation of the trait describes the errors of all methods"
 )]
 pub trait Row: Send + Sync + Sized + 'static {
     /// Reads a boolean. `None` means NULL.

@@ -187,11 +187,13 @@ pub fn unlisted(files: &[(&str, &str, &[&str])]) -> Vec<String> {
         for (name, _) in split(text) {
             if !listed.contains(&name) {
                 problems.push(format!(
-                    "{file}.sql: {name} is not in the list of statements"
+                    "{file}.sql: the statement {name} is not in the list of statements"
                 ));
             }
             if seen.contains(&name) {
-                problems.push(format!("{file}.sql: {name} occurs more than once"));
+                problems.push(format!(
+                    "{file}.sql: the statement {name} occurs more than once"
+                ));
             }
             seen.push(name);
         }
@@ -227,7 +229,8 @@ macro_rules! statements {
 
         impl Named<&'static str> {
             /// Number of statements.
-            #[allow(dead_code, reason = "not every store has a cache of its own to size")]
+            #[allow(dead_code, reason = "only stores with their own cache of statements need the \
+                number")]
             pub(crate) const COUNT: usize = [$($(stringify!($name),)*)*].len();
 
             /// Calls `make` with the name and the text of each statement, and returns the results.
@@ -281,7 +284,7 @@ mod tests {
         assert_eq!(
             reader.find("one"),
             one,
-            "a statement before the last one found"
+            "expected to find a statement before the one that was found last"
         );
         let all: Vec<_> = split(FILE).collect();
         let two = "SELECT 2";
@@ -311,8 +314,8 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "a.sql: one is not in the list of statements",
-                "b.sql: three occurs more than once",
+                "a.sql: the statement one is not in the list of statements",
+                "b.sql: the statement three occurs more than once",
             ]
         );
     }

@@ -92,7 +92,8 @@ fn links(rows: &[impl Row]) -> Result<Vec<Link>> {
         let link = StoredLink::read(row)?;
         match link.after {
             Ok(after) => links.push(Link::new(link.child, after, link.state)),
-            Err(error) => tracing::warn!(job = %link.child, %error, "a link cannot be read"),
+            Err(error) => tracing::warn!(job = %link.child, %error, "skipped a stored link that \
+                cannot be read"),
         }
     }
     Ok(links)

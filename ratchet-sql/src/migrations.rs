@@ -146,8 +146,8 @@ pub fn check_versions(
 #[must_use]
 pub fn behind(place: &str, store: &str) -> Mismatch {
     let text = format!(
-        "{place} lacks migrations, and this program may not apply them; run what \
-         {store}::migrations returns"
+        "{place} lacks migrations, and this program is not allowed to apply them; run the scripts \
+         that {store}::migrations returns"
     );
     (SchemaProblem::Behind, text)
 }

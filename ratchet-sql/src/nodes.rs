@@ -101,7 +101,7 @@ impl<D: Dialect> SqlStore<D> {
             now = row.try_get(13)?;
             match node_of(row) {
                 Ok(node) => nodes.extend(node),
-                Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+                Err(error) => tracing::warn!(%error, "skipped a stored node that cannot be read"),
             }
         }
         Ok((nodes, from_millis(now)))

@@ -162,7 +162,7 @@ mod tests {
                 assert_eq!(
                     page(&stored, after, limit).0,
                     expected,
-                    "{limit} names after {after:?}"
+                    "unexpected page of {limit} names after {after:?}"
                 );
             }
         }

@@ -64,7 +64,7 @@ impl<D: Dialect> SqlStore<D> {
                 Ok(route) => {
                     due.push(DueRoute::at(route, row.try_get(4)?, 0, row.try_get(5)?));
                 }
-                Err(error) => tracing::warn!(%error, "a stored route cannot be read"),
+                Err(error) => tracing::warn!(%error, "skipped a stored route that cannot be read"),
             }
         }
         DueRoute::sort(&mut due);

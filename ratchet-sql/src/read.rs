@@ -209,7 +209,8 @@ impl<D: Dialect> SqlStore<D> {
         for row in &rows {
             match row::attempt(row) {
                 Ok(attempt) => attempts.push(attempt),
-                Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+                Err(error) => tracing::warn!(%job, %error, "skipped a stored attempt that cannot \
+                    be read"),
             }
         }
         Ok(attempts)

@@ -316,7 +316,7 @@ fn readable(row: &impl Row) -> Option<RecurringRecord> {
     record(row)
         .inspect_err(|error| {
             let name = name_of(row);
-            tracing::warn!(?name, %error, "a recurring definition cannot be read");
+            tracing::warn!(?name, %error, "skipped a recurring definition that cannot be read");
         })
         .ok()
 }

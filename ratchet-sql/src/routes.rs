@@ -81,7 +81,8 @@ impl Known {
                     self.routes.insert(mark.id, route);
                 }
                 Err(error) => {
-                    tracing::warn!(route = mark.id, %error, "a stored route cannot be read");
+                    tracing::warn!(route = mark.id, %error, "skipped a stored route that cannot be \
+                        read");
                 }
             }
             self.last = mark;

@@ -13,7 +13,7 @@ use crate::store::too_late;
 /// Settings that all stores on SQL servers have in common. The macro [`builder!`](crate::builder)
 /// generates their setters.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the setters are documented")]
+#[expect(missing_docs, reason = "the setters document the fields")]
 pub struct Settings {
     pub schema: String,
     pub max_connections: Option<u32>,

@@ -165,7 +165,7 @@ macro_rules! shared_statements {
     (@define $($file:ident: $($name:ident)*;)*) => {
         /// All SQL statements of a dialect, for one schema.
         #[derive(Debug)]
-        #[expect(missing_docs, reason = "each text begins with what it does")]
+        #[expect(missing_docs, reason = "each statement begins with a comment that describes it")]
         pub struct Statements<D: Dialect> {
             $($(pub $name: Statement<D>,)*)*
             pub own: D::Own,

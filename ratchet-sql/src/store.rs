@@ -331,7 +331,7 @@ async fn uninterrupted<T: Send + 'static>(
 pub fn too_late(deadline: Duration) -> Failure {
     Failure::new(
         StoreErrorKind::Timeout,
-        format!("no answer within {deadline:?}"),
+        format!("the store did not answer within {deadline:?}"),
     )
 }
 

@@ -95,7 +95,8 @@ impl MongoStore {
             let text = ArchivedJob::encode(job, &history)?;
             if text.len() > LONGEST_TEXT {
                 let bytes = text.len();
-                tracing::warn!(job = %job.id, bytes, "a job is too large for the archive; kept");
+                tracing::warn!(job = %job.id, bytes, "a job is too large for the archive, so it is \
+                    not archived");
                 continue;
             }
             let archived = doc! {

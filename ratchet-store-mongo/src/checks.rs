@@ -101,7 +101,8 @@ pub(crate) fn check_prefix(prefix: &str, longest: usize) -> Result<()> {
         _ if prefix.starts_with("system.") => "begins with `system.`, which MongoDB reserves",
         _ if prefix.starts_with('.') => "begins with a dot",
         _ if longest > NAMESPACE_BYTES => {
-            "makes a name of more than 255 bytes, the database's name included"
+            "makes a name of more than 255 bytes for a collection, including the name of the \
+             database"
         }
         _ => return Ok(()),
     };

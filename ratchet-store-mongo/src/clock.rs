@@ -65,5 +65,8 @@ impl Clock {
 }
 
 fn no_time() -> Failure {
-    Failure::new(StoreErrorKind::Other, "the server's reply has no time")
+    Failure::new(
+        StoreErrorKind::Other,
+        "the server's reply does not contain the server's time",
+    )
 }

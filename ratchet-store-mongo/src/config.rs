@@ -48,7 +48,7 @@ const LONGEST_COLLECTION: usize = "recurring".len();
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is opened before connect"]
+#[must_use = "the builder opens nothing before `connect` is called"]
 pub struct Builder {
     target: Target,
     database: Option<String>,
@@ -456,7 +456,7 @@ mod tests {
 
     async fn problem(builder: Builder) -> String {
         match builder.into_config().await {
-            Ok(_) => panic!("it was not refused"),
+            Ok(_) => panic!("expected the settings to be refused"),
             Err(error) => {
                 assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
                 error.to_string()

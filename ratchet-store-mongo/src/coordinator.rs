@@ -157,8 +157,8 @@ async fn send_all(clients: Arc<Clients>, mut unsent: mpsc::Receiver<Wakeup>) {
         let clients = &clients.current().live;
         let send = async |wakeup| match timeout(PATIENCE, send(clients, &wakeup)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "a wakeup could not be sent"),
-            Err(_) => tracing::debug!("a wakeup could not be sent in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "could not send a wakeup"),
+            Err(_) => tracing::debug!("could not send a wakeup in time"),
         };
         stream::iter(waiting).for_each_concurrent(SENDS, send).await;
         sleep(WINDOW).await;
@@ -207,11 +207,12 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
                 forbidden = true;
                 tracing::warn!(
                     %error,
-                    "the user may not open a change stream: no wakeups, nodes only poll"
+                    "the user is not allowed to open a change stream, so nodes get no wakeups and \
+                     find jobs only by polling"
                 );
             }
             Err(error) => {
-                tracing::debug!(%error, "the change stream for wakeups could not be opened");
+                tracing::debug!(%error, "could not open the change stream for wakeups");
             }
         }
         let jitter = fastrand::f64() / 2.0 + 0.5;
@@ -237,7 +238,7 @@ pub(crate) async fn open(side: &Side, place: Option<Document>) -> Result<Stream>
         Ok(stream) => stream,
         Err(_) => Err(Failure::new(
             ratchet_core::StoreErrorKind::Timeout,
-            "the change stream was not opened in time",
+            "opening the change stream timed out",
         )),
     }
 }

@@ -65,7 +65,7 @@ impl MongoStore {
             }
         }
         let lost: Vec<(i64, u64)> = jobs.into_iter().collect();
-        let repair = "updateMany({route: N}, {$set: {route: its _id in routes}}) in the jobs";
+        let repair = "updateMany({route: N}, {$set: {route: R}}) on the collection of jobs, where R is the route number that you found";
         Ok(Finding::lost_routes(&lost, repair).into_iter().collect())
     }
 }
@@ -75,7 +75,8 @@ fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
     match opened {
         Ok(_) => Ok(Vec::new()),
         Err(failure) if failure.code == UNAUTHORIZED => {
-            let summary = "the user may not open a change stream: no wakeups, nodes only poll";
+            let summary = "the user is not allowed to open a change stream, so nodes get no \
+                wakeups and find jobs only by polling";
             let finding = Finding::new("no_wakeups", Severity::Warning, summary);
             let remedy = "grant the action changeStream on the collection of wakeups";
             Ok(vec![finding.detail(failure.to_string()).remedy(remedy)])
@@ -87,9 +88,9 @@ fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
 /// Returns a finding if the server is a standalone. There is no finding about write concerns,
 /// because the store rejects a URL whose write concern is weaker than `majority` (see `checks.rs`).
 fn standalone(has_transactions: bool) -> Option<Finding> {
-    let summary = "the server is in no replica set: there are no transactions and no wakeups, and \
-                   so no lanes, links, signals, permits, archive or recurring jobs";
-    let remedy = "start it as a replica set; one member is enough";
+    let summary = "the server is not in a replica set, so it has no transactions and no wakeups; \
+        lanes, links, signals, permits, the archive and recurring jobs need transactions";
+    let remedy = "start the server as a replica set; one member is enough";
     (!has_transactions)
         .then(|| Finding::new("standalone", Severity::Warning, summary).remedy(remedy))
 }

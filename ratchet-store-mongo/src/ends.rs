@@ -182,7 +182,7 @@ impl MongoStore {
         {
             match Held::read(&row) {
                 Ok((id, job)) => drop(held.insert(id, job)),
-                Err(error) => tracing::warn!(%error, "a running job cannot be read"),
+                Err(error) => tracing::warn!(%error, "skipped a running job that cannot be read"),
             }
         }
         Ok(held)

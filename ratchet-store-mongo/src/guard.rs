@@ -64,7 +64,7 @@ impl GuardedTx<'_> {
         match self.touch(store).await {
             Ok(true) => self.tx.finish(Ok(Guarded::Done(value))).await,
             Ok(false) => {
-                let over = Failure::contention("the tenure is over");
+                let over = Failure::contention("the term of the leader has ended");
                 let _ = self.tx.finish(Err::<(), _>(over)).await;
                 Ok(Guarded::Stale)
             }

@@ -58,7 +58,7 @@ impl Index {
         } else if hides {
             Some("is sparse or hidden")
         } else if number(stored, "expireAfterSeconds") != self.expires_after.map(f64::from) {
-            Some("deletes documents after another time")
+            Some("deletes documents after a different time")
         } else if stored.contains_key("collation") {
             Some("has a collation")
         } else {
@@ -261,7 +261,7 @@ pub(crate) fn compare<'a>(
         if let Some(problem) = ours.and_then(|index| index.differs(other)) {
             return Err(mismatch(
                 SchemaProblem::Altered,
-                format!("the index {name} of {collection} {problem}: it is not Ratchet's"),
+                format!("the index {name} of {collection} {problem}, so it is not Ratchet's index"),
             ));
         }
         if ours.is_some() || name == "_id_" {
@@ -271,8 +271,8 @@ pub(crate) fn compare<'a>(
             return Err(mismatch(
                 SchemaProblem::Altered,
                 format!(
-                    "the index {name} of {collection} has the keys of {}, so Ratchet cannot \
-                     create its own",
+                    "the index {name} of {collection} has the same keys as Ratchet's index {}, so \
+                     Ratchet cannot create that index",
                     same.name
                 ),
             ));
@@ -281,8 +281,8 @@ pub(crate) fn compare<'a>(
             return Err(mismatch(
                 SchemaProblem::Altered,
                 format!(
-                    "the TTL index {name} of {collection} is not Ratchet's: the server would delete \
-                     documents by itself"
+                    "the TTL index {name} of {collection} is not Ratchet's, and the server would \
+                     delete documents because of it"
                 ),
             ));
         }
@@ -316,7 +316,7 @@ mod tests {
 
     fn problem(stored: &[Document]) -> String {
         match compare("jobs", &job_indexes(), stored) {
-            Ok(_) => panic!("it was not refused"),
+            Ok(_) => panic!("expected the indexes to be refused"),
             Err(failure) => {
                 assert_eq!(
                     failure.kind,
@@ -366,7 +366,7 @@ mod tests {
         assert!(with("finished", "expireAfterSeconds", 1.into()).contains("deletes"));
         assert!(
             with("running", "name", "theirs".into())
-                .contains("theirs of jobs has the keys of running")
+                .contains("theirs of jobs has the same keys as Ratchet's index running")
         );
         let mut rates: Vec<_> = rate_indexes().iter().map(Index::document).collect();
         let compared = |stored: &[Document]| compare("rates", &rate_indexes(), stored).is_ok();

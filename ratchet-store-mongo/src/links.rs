@@ -381,7 +381,10 @@ impl StoredLink {
         let child = self.child;
         self.after
             .map(|after| Link::new(child, after, self.state))
-            .map_err(|error| tracing::warn!(job = %child, %error, "a link cannot be read"))
+            .map_err(|error| {
+                tracing::warn!(job = %child, %error, "skipped a stored link that \
+                    cannot be read");
+            })
             .ok()
     }
 }

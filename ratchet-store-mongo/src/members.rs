@@ -77,8 +77,9 @@ fn differ(name: &str, host: &str, ahead: i64) -> Option<Finding> {
         Finding::new("member_clocks", Severity::Warning, summary)
             .detail(format!("{host} is at least {by:?} {side} {name}"))
             .remedy(
-                "synchronize the clocks of the members: when the primary changes, locks expire early \
-                 or late by the difference, and a node that starts then may lead beside another",
+                "synchronize the clocks of the members: when the primary changes, locks expire \
+                 early or late by the difference, and a node that starts at that time may \
+                 become a second leader",
             )
     })
 }

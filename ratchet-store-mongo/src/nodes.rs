@@ -194,7 +194,8 @@ impl MongoStore {
         for row in on.find(&side.jobs, owned, options).await? {
             match row::owned_claim(&row) {
                 Ok(claim) => claims.push(claim),
-                Err(error) => tracing::warn!(%error, "a claim of this node cannot be read"),
+                Err(error) => tracing::warn!(%error, "skipped a claim of this node that cannot be \
+                    read"),
             }
         }
         let live = doc! {
@@ -226,7 +227,7 @@ impl MongoStore {
         for row in &rows {
             match row::node_record(row) {
                 Ok(node) => nodes.push(node),
-                Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+                Err(error) => tracing::warn!(%error, "skipped a stored node that cannot be read"),
             }
         }
         nodes.sort_by_key(|node| (std::cmp::Reverse(node.started_at), node.node));

@@ -146,7 +146,7 @@ async fn look(side: &Side, config: &Config) -> Result<Server> {
     if hello.get_i32("maxWireVersion").unwrap_or_default() < OLDEST_WIRE {
         return Err(Failure::new(
             StoreErrorKind::Misconfigured,
-            format!("the server is MongoDB {version}; 4.4 or later is needed"),
+            format!("the server is MongoDB {version}; version 4.4 or later is required"),
         ));
     }
     refuse_router(&hello)?;
@@ -288,7 +288,10 @@ pub(crate) async fn missing(side: &Side) -> Result<Vec<Finding>> {
     let names: Vec<&str> = plan.iter().map(|(name, _)| name.as_str()).collect();
     for problem in odd_collections(side, &names).await? {
         let finding = Finding::new("odd_collection", Severity::Error, problem);
-        findings.push(finding.remedy("remove that option from the collection, or recreate it"));
+        findings.push(finding.remedy(
+            "remove the option from the collection, or recreate the \
+             collection",
+        ));
     }
     for (name, indexes) in &plan {
         let Some(stored) = stored_indexes(side, name).await? else {

@@ -201,7 +201,7 @@ pub(crate) fn attempts<'a>(
         Ok(attempt) => {
             attempts.insert(attempt.seq, attempt);
         }
-        Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+        Err(error) => tracing::warn!(%job, %error, "skipped a stored attempt that cannot be read"),
     };
     moved.for_each(|row| read(row));
     if let Ok(history) = found.get_array("history") {

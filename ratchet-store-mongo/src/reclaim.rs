@@ -64,7 +64,7 @@ impl MongoStore {
                 Ok(Some(lost)) => pass.add(lost.reclaimed.token.job, lost.has_owner, lost),
                 Ok(None) => {}
                 // An unreadable claim does not block the others.
-                Err(error) => tracing::warn!(%error, "a running claim cannot be read"),
+                Err(error) => tracing::warn!(%error, "skipped a running claim that cannot be read"),
             }
         }
         let lost = pass.chosen();

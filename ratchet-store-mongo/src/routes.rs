@@ -82,7 +82,8 @@ impl Known {
                     self.ids.insert(route.clone(), id);
                     self.routes.insert(id, route);
                 }
-                Err(error) => tracing::warn!(route = id, %error, "a stored route cannot be read"),
+                Err(error) => tracing::warn!(route = id, %error, "skipped a stored route that \
+                    cannot be read"),
             }
             self.last = last;
         }
@@ -149,7 +150,7 @@ impl Routes {
             if restored {
                 tracing::warn!(
                     route = last.number,
-                    "a known route is not stored any more: the database was restored"
+                    "a known route is no longer stored, so the database was restored"
                 );
                 *known = Known::default();
             }

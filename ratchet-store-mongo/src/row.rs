@@ -101,7 +101,7 @@ pub(crate) fn whole(value: RawBsonRef<'_>) -> Option<i64> {
         RawBsonRef::Int32(number) => Some(number.into()),
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "it is whole and small enough"
+            reason = "the number is whole and small enough for an i64"
         )]
         RawBsonRef::Double(number) => {
             (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
@@ -149,8 +149,8 @@ pub(crate) fn bytes(row: &RawDocument, name: &'static str) -> Read<Option<[u8; 1
             .bytes
             .try_into()
             .map(Some)
-            .map_err(|_| InvalidInput::new(name, "is not an id")),
-        Some(_) => Err(InvalidInput::new(name, "is not an id")),
+            .map_err(|_| InvalidInput::new(name, "is not a valid id")),
+        Some(_) => Err(InvalidInput::new(name, "is not a valid id")),
     }
 }
 

@@ -392,7 +392,8 @@ impl MongoStore {
             match Seen::read(&row) {
                 Ok((id, job)) => drop(seen.insert(id, job)),
                 // No claim of this job can be verified, so its settlement is stale. [errors.poison]
-                Err(error) => tracing::warn!(%error, "a settled job cannot be read"),
+                Err(error) => tracing::warn!(%error, "could not read a job that is to be settled, \
+                    so its settlement is stale"),
             }
         }
         Ok(seen)
@@ -474,7 +475,11 @@ mod tests {
         let error = set.get_document("last_error").unwrap();
         assert_eq!(error.get_str("$literal").unwrap(), "$$NOW");
         for field in ["lane", "children", "batch"] {
-            assert!(filter.get(field).is_some(), "{field} needs a transaction");
+            assert!(
+                filter.get(field).is_some(),
+                "expected a condition on {field}, which needs a \
+                 transaction"
+            );
         }
         let (filter, _) = stages(&open, true);
         for field in ["lane", "children", "batch"] {

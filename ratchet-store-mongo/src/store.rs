@@ -250,8 +250,8 @@ impl MongoStore {
         Err(Failure::new(
             StoreErrorKind::Misconfigured,
             format!(
-                "{what} needs transactions, and this server is a standalone: make it a replica \
-                 set, for which one member is enough"
+                "{what} needs transactions, but this server is a standalone: start it as a replica \
+                 set; one member is enough"
             ),
         ))
     }
@@ -368,7 +368,7 @@ impl MongoStore {
 pub(crate) fn too_late(deadline: Duration) -> Failure {
     Failure::new(
         StoreErrorKind::Timeout,
-        format!("no answer within {deadline:?}"),
+        format!("the store did not answer within {deadline:?}"),
     )
 }
 

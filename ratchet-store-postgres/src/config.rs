@@ -34,7 +34,7 @@ pub const SCHEMES: [&str; 2] = ["postgres", "postgresql"];
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is opened before connect"]
+#[must_use = "the builder opens nothing before `connect` is called"]
 pub struct Builder {
     target: Target,
     direct: Option<String>,
@@ -347,7 +347,7 @@ fn parse(url: &str) -> Result<(PgConnectOptions, Option<bool>)> {
         return Err(misconfigured(
             "the URL",
             if plain {
-                format!("has the scheme `{scheme}`, not `postgres`")
+                format!("has the scheme `{scheme}`; expected `postgres`")
             } else {
                 "has no scheme; expected `postgres://<user>:<password>@<host>/<database>`"
                     .to_owned()
@@ -444,7 +444,7 @@ mod tests {
         let kept = config(on);
         assert!(kept.session_locks);
         let PoolSettings::Own(_, options) = kept.pool else {
-            panic!("expected the settings of an own pool")
+            panic!("expected the settings of the store's own pool")
         };
         assert_eq!(options.get_application_name(), Some("a"));
         let off = Builder::url(on).session_locks(false).into_config();
@@ -484,7 +484,7 @@ mod tests {
         let name = |builder: Builder| {
             let config = builder.into_config().unwrap();
             let PoolSettings::Own(_, options) = config.pool else {
-                panic!("expected the settings of an own pool")
+                panic!("expected the settings of the store's own pool")
             };
             options.get_application_name().map(str::to_owned)
         };

@@ -175,7 +175,11 @@ impl Transport {
             match self.connect(&mut lost).await {
                 Ok(mut listener) => {
                     if failures > 0 {
-                        tracing::info!(failures, "opened a new connection for wakeups");
+                        tracing::info!(
+                            failures,
+                            "opened a new connection for wakeups after \
+                             earlier attempts failed"
+                        );
                         failures = 0;
                     }
                     if lost.take().is_some() {
@@ -192,7 +196,8 @@ impl Transport {
                 }
                 Err(error) => {
                     if failures == 0 {
-                        tracing::warn!(%error, "cannot connect for wakeups; will retry");
+                        tracing::warn!(%error, "could not open the connection for wakeups; \
+                            retrying");
                     }
                     failures += 1;
                 }

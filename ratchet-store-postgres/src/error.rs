@@ -95,7 +95,7 @@ fn shown(code: &str, routine: Option<&str>, message: &str) -> String {
             | "57" | "58",
         ) => message,
         (_, "22") => "the server rejected a value",
-        _ => "the server refused the call; its log has the text",
+        _ => "the server refused the call; see the server's log for the reason",
     };
     format!("{message} (SQLSTATE {code})")
 }

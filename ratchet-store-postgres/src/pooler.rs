@@ -158,9 +158,9 @@ pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<
     let session = liveness.bind_locks(Binding::new(sql)).await?;
     if session.map(|session| session.start) < asked {
         return Err(refused(
-            "session_locks needs a dedicated session for heartbeats and locks, but their \
-             connection got a session older than itself, as from a pooler; set `direct` to the \
-             URL of the database itself"
+            "session_locks needs a dedicated session for heartbeats and locks, but the server's \
+             session is older than the connection, as behind a pooler; set `direct` to the URL \
+             of the database itself"
                 .to_owned(),
         ));
     }
@@ -186,9 +186,9 @@ async fn identify(lease: &mut Lease, sql: &Statements, schema: &str) -> Result<(
         .bind(schema)
         .bind(&migrate::tables());
     let rows = lease.rows(identify).await?;
-    let row = rows
-        .first()
-        .ok_or_else(|| refused("the server did not identify itself".to_owned()))?;
+    let row = rows.first().ok_or_else(|| {
+        refused("the server returned no row that identifies its database".to_owned())
+    })?;
     let place = Place {
         database: row.try_get(0)?,
         started: row.try_get(1)?,

@@ -112,7 +112,12 @@ mod tests {
                 }
             }
         }
-        assert_eq!(seen, names.len(), "all but the delay, and the id twice");
+        assert_eq!(
+            seen,
+            names.len(),
+            "expected every parameter except the delay, and the id in \
+             both tables"
+        );
     }
 
     fn list(text: &str) -> impl Iterator<Item = &str> {

@@ -55,7 +55,7 @@ pub enum Synchronous {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "nothing is opened before connect"]
+#[must_use = "the builder opens nothing before `connect` is called"]
 pub struct Builder {
     target: OsString,
     synchronous: Option<Synchronous>,
@@ -290,7 +290,7 @@ fn parse(target: &OsStr) -> Result<(Location, Option<Synchronous>)> {
                     "full" => Synchronous::Full,
                     "normal" => Synchronous::Normal,
                     _ => {
-                        let problem = format!("is `{value}`; `full` and `normal` are known");
+                        let problem = format!("is `{value}`; expected `full` or `normal`");
                         return Err(misconfigured("synchronous", problem));
                     }
                 });
@@ -310,13 +310,13 @@ fn accept_of_others(key: &str, value: &str) -> std::result::Result<(), &'static 
         // The store creates the file with its tables, unless migrations are off.
         ("mode", "rwc") | ("cache", "private") | ("immutable", "0" | "false") => Ok(()),
         ("mode", "rw") => {
-            Err("to refuse a missing file, turn `migrate` off and remove this setting")
+            Err("to refuse a missing file, turn `migrate` off and remove this setting from the URL")
         }
-        ("mode", "memory") => Err("`sqlite::memory:` is the URL of a database in memory"),
+        ("mode", "memory") => Err("write `sqlite::memory:` for a database in memory"),
         ("mode" | "immutable", _) => Err("the store must be able to write; remove this setting"),
         ("cache", _) => Err("each connection has its own cache; remove this setting"),
         ("vfs", _) => Err("the store uses the default VFS; remove this setting"),
-        _ => Err("the setting is unknown; the only one is `synchronous`"),
+        _ => Err("the setting is unknown; the only known setting is `synchronous`"),
     }
 }
 

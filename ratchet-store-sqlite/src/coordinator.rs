@@ -92,7 +92,8 @@ impl SqliteCoordinator {
         *watcher = match started {
             Ok(()) => Watcher::Running(running, ended),
             Err(failure) => {
-                tracing::warn!(%failure, "only polling finds the jobs of other processes");
+                tracing::warn!(%failure, "cannot watch the database file, so nodes find the jobs \
+                    of other processes only by polling");
                 Watcher::Off
             }
         };

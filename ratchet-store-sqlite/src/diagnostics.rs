@@ -74,7 +74,7 @@ fn journal(work: &Work<'_>) -> Inner<Vec<Finding>> {
     Ok(match &*mode {
         "wal" => Vec::new(),
         "memory" => {
-            let summary = "the database is in memory, and is lost when the process ends";
+            let summary = "the store is in memory: its data is lost when the process ends";
             vec![Finding::new("volatile", Severity::Info, summary)]
         }
         other => {

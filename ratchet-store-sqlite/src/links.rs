@@ -357,7 +357,8 @@ pub(crate) fn children_of(
                 let state = LinkState::from_code(row.get(1)?)?;
                 links.push(Link::new(child, after, state));
             }
-            Err(error) => tracing::warn!(job = %child, %error, "a link cannot be read"),
+            Err(error) => tracing::warn!(job = %child, %error, "skipped a stored link that cannot \
+                be read"),
         }
     }
     Ok(links)

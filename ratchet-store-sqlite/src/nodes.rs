@@ -125,7 +125,7 @@ pub(crate) fn all_nodes(conn: Connection<'_>) -> Inner<Vec<NodeRecord>> {
     while let Some(row) = rows.next()? {
         match row::node_record(row) {
             Ok(node) => nodes.push(node),
-            Err(error) => tracing::warn!(%error, "a stored node cannot be read"),
+            Err(error) => tracing::warn!(%error, "skipped a stored node that cannot be read"),
         }
     }
     Ok(nodes)

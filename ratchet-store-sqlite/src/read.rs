@@ -211,7 +211,8 @@ pub(crate) fn history(work: &Work<'_>, job: JobId) -> Result<Vec<Attempt>> {
     while let Some(row) = rows.next()? {
         match row::attempt(row) {
             Ok(attempt) => attempts.push(attempt),
-            Err(error) => tracing::warn!(%job, %error, "an attempt cannot be read"),
+            Err(error) => tracing::warn!(%job, %error, "skipped a stored attempt that cannot be \
+                read"),
         }
     }
     Ok(attempts)

@@ -91,7 +91,8 @@ impl Routes {
                     self.ids.insert(route.clone(), id);
                     self.known.insert(id, route);
                 }
-                Err(error) => tracing::warn!(route = id, %error, "a stored route cannot be read"),
+                Err(error) => tracing::warn!(route = id, %error, "skipped a stored route that \
+                    cannot be read"),
             }
             self.last = mark;
         }

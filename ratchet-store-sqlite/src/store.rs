@@ -288,7 +288,7 @@ impl SqliteStore {
 /// Waits for the answer of a thread. Fails with `Timeout` after the deadline.
 async fn wait<T>(config: &Config, answer: oneshot::Receiver<Inner<T>>) -> Inner<T> {
     let late = |_| {
-        let text = format!("no answer within {:?}", config.deadline);
+        let text = format!("the store did not answer within {:?}", config.deadline);
         Failure::new(StoreErrorKind::Timeout, text)
     };
     let answer = tokio::time::timeout(config.deadline, answered(answer));

@@ -1,6 +1,6 @@
 //! Several processes on one file, and processes that are killed. The test program starts itself
 //! again as the other processes, each with a role.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};

@@ -52,7 +52,7 @@ pub enum Encryption {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is opened before connect"]
+#[must_use = "the builder opens nothing before `connect` is called"]
 pub struct Builder {
     target: String,
     settings: Settings,

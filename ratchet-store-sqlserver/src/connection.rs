@@ -102,7 +102,8 @@ impl managed::Manager for Maker {
             Ok(())
         } else {
             Err(RecycleError::message(
-                "the connection is older than max_lifetime, or the server has rejected all writes since",
+                "the connection is older than max_lifetime, or the server began to reject writes \
+                 after it was opened",
             ))
         }
     }
@@ -302,7 +303,10 @@ impl Lease {
         if before == Some(&now) {
             return Ok(());
         }
-        let text = format!("the application left the session in another state: {now}");
+        let text = format!(
+            "the application left the session in a state that differs from the \
+             state at its begin: {now}"
+        );
         Err(Failure::new(StoreErrorKind::Other, text))
     }
 

@@ -88,7 +88,7 @@ fn held(row: &Row) -> Inner<Vec<Finding>> {
     let (session, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
     let mut holder = Holder::new(
         format!("session {session} ({words})"),
-        format!("end it in the program that began it, or run: KILL {session}"),
+        format!("end the transaction in the program that began it, or run: KILL {session}"),
     );
     let seconds: Option<i64> = row.try_get(2)?;
     holder.held_for = seconds

@@ -59,7 +59,7 @@ fn told(code: u32, message: &str) -> String {
         // Syntax errors, missing values, constraints.
         102 | 156 | 515 | 547 => message,
         _ if meaning != Meaning::Other(StoreErrorKind::Other) => message,
-        _ => "the server refused the call or a value; its log has the text",
+        _ => "the server refused the call or a value; see the server's log for the reason",
     };
     format!("{message} (error {code})")
 }

@@ -106,7 +106,9 @@ pub(crate) const QUESTIONS: [&str; 3] = [WHO_AND_WHERE, HAS_JSON, CHARACTER];
 pub(crate) async fn check(lease: &mut Lease, locking_reads: bool) -> Result<Server> {
     let rows = lease.batch(WHO_AND_WHERE).await?;
     let row = rows.first().ok_or_else(|| {
-        misconfigured("the login may not see its own database in sys.databases".to_owned())
+        misconfigured(
+            "the login is not allowed to see its own database in sys.databases".to_owned(),
+        )
     })?;
     let version: Option<String> = row.try_get(0)?;
     let babelfish: Option<String> = row.try_get(3)?;

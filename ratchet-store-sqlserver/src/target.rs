@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &str) -> Result<Target> {
         {
             Err(misconfigured(
                 URL,
-                format!("has the scheme `{scheme}`, not `sqlserver`"),
+                format!("has the scheme `{scheme}`; expected `sqlserver`"),
             ))
         }
         _ if text.contains('=') => parse_ado(text),
@@ -298,8 +298,8 @@ fn pairs(text: &str) -> Result<Vec<(String, String)>> {
             _ => {
                 return Err(misconfigured(
                     STRING,
-                    "has a part that is no `<name>=<value>`; put a value with a semicolon in \
-                     quotes",
+                    "has a part that is not of the form `<name>=<value>`; put a value with a \
+                     semicolon in quotes",
                 ));
             }
         };
@@ -382,7 +382,7 @@ mod tests {
         let url = "mssql://m%C3%A9:p%3A@db.example/my%20%5Bapp%5D?application_name=a+b%26c";
         let shown = shown(url);
         for part in ["mé", "\"my [app]\"", "\"a b&c\"", "\"db.example\"", "1433"] {
-            assert!(shown.contains(part), "{part} is not in {shown}");
+            assert!(shown.contains(part), "expected `{part}` in {shown}");
         }
         assert!(!shown.contains("p:"), "{shown}");
         let six = read("sqlserver://me:p@[::1]:14330");
@@ -488,8 +488,8 @@ mod tests {
                 whole("TrustServerCertificate=true;TrustServerCertificateCA=secret.pem"),
                 "authority",
             ),
-            (whole("secret"), "no `<name>=<value>`"),
-            (whole("=secret"), "no `<name>=<value>`"),
+            (whole("secret"), "not of the form `<name>=<value>`"),
+            (whole("=secret"), "not of the form `<name>=<value>`"),
             ("Server=h;Password=se;cret;Database=d".into(), "quotes"),
             ("Server=h;Password='secret".into(), "not closed"),
             (

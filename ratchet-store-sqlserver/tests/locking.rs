@@ -275,7 +275,10 @@ fn locks_are_taken_by_seeks_in_the_order_of_a_key() {
             assert!(source.hints.contains("ROWLOCK"), "{source:?} in {text}");
             let by_index = part.sources().first().unwrap().hints.contains("INDEX");
             let by_key = first.starts_with('@') && part.is_ordered(first);
-            assert!(by_key || by_index, "{first} has no order in {text}");
+            assert!(
+                by_key || by_index,
+                "expected an order or an index for {first} in {text}"
+            );
             seen += 1;
         }
     }

@@ -149,7 +149,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             };
             match server {
                 Ok(server) => drop(servers.insert(backend.name, server)),
-                Err(reason) => eprintln!("note: {} is left out: {reason:#}", backend.name),
+                Err(reason) => eprintln!("note: leaving out {}: {reason:#}", backend.name),
             }
         }
     }
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     print!("\n{}", table(&scenarios, &results));
     let wrong = wrong_runs(&scenarios, &results);
     if !wrong.is_empty() {
-        bail!("jobs were lost or run twice\n{}", wrong.join("\n"));
+        bail!("jobs were lost or ran twice\n{}", wrong.join("\n"));
     }
     Ok(())
 }

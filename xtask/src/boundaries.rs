@@ -37,18 +37,20 @@ pub(crate) fn run() -> Result<()> {
                 .unwrap_or(&file)
                 .display()
                 .to_string();
-            problems.extend(
-                names_in(&source)
-                    .into_iter()
-                    .map(|(line, name)| format!("{shown}:{line}: names a backend: {name}")),
-            );
+            problems.extend(names_in(&source).into_iter().map(|(line, name)| {
+                format!(
+                    "{shown}:{line}: backend-neutral code names a \
+                     backend: {name}"
+                )
+            }));
             problems.extend(
                 required_methods(&source)
                     .into_iter()
                     .filter(|(_, methods)| *methods > MAX_METHODS)
                     .map(|(name, methods)| {
                         format!(
-                            "{shown}: {name} requires {methods} methods, {MAX_METHODS} are allowed"
+                            "{shown}: {name} requires {methods} methods; at most {MAX_METHODS} are \
+                             allowed"
                         )
                     }),
             );
@@ -89,7 +91,9 @@ fn statement_problems() -> Result<Vec<String>> {
         let own: BTreeSet<String> = own.into_keys().collect();
         let (first, expected) = files.get_or_insert((package, own.clone()));
         for file in expected.symmetric_difference(&own) {
-            problems.push(format!("only one of {first} and {package} has {file}"));
+            problems.push(format!(
+                "only one of {first} and {package} has the file {file}"
+            ));
         }
     }
     Ok(problems)
@@ -107,7 +111,10 @@ fn types_of_one_name() -> Result<Vec<String>> {
         .map(|(file, text)| (file.as_str(), text.as_str()));
     let duplicates = types::duplicates(sources).into_iter();
     let problem = |(name, files): (String, Vec<&str>)| {
-        format!("{name} is declared more than once: {}", files.join(", "))
+        format!(
+            "the type {name} is declared more than once: {}",
+            files.join(", ")
+        )
     };
     Ok(duplicates.map(problem).collect())
 }

@@ -33,6 +33,6 @@ pub(crate) fn find() -> Option<PathBuf> {
 pub(crate) fn summary(browser: Option<&Path>) -> String {
     match browser {
         Some(browser) => format!("in {}", browser.display()),
-        None => format!("left out: no Chromium on the PATH, and {VARIABLE} names none"),
+        None => format!("left out: the PATH has no Chromium, and {VARIABLE} is not set to one"),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 /// recovery takes too long.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let server: Server =
-        db::postgres::provide().context("the cases on PostgreSQL need a server")?;
+        db::postgres::provide().context("the failover cases on PostgreSQL need a server")?;
     println!("{}; ttl {} ms", server.origin, args.ttl_millis);
     for round in 1..=args.rounds {
         println!("round {round} of {}", args.rounds);

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .iter()
             .try_for_each(|feature| check(package, target, Some(feature)))?;
         println!(
-            "\n{package} builds without features and with each alone: {}.",
+            "\n{package} builds without features and with each feature alone: {}.",
             features.join(", ")
         );
     }

@@ -42,7 +42,7 @@ impl Load {
             while !ended.load(Ordering::Relaxed) {
                 let written = file.rewind().and_then(|()| file.write_all(&block));
                 if written.and_then(|()| file.sync_all()).is_err() {
-                    eprintln!("note: the file of the load cannot be written");
+                    eprintln!("note: could not write the file that creates the load");
                     return;
                 }
             }

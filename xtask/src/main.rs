@@ -1,5 +1,5 @@
 //! The maintenance commands of the workspace: `cargo xtask COMMAND`.
-#![expect(clippy::print_stdout, reason = "a command line tool")]
+#![expect(clippy::print_stdout, reason = "this is a command-line tool")]
 
 mod backends;
 mod bench;

@@ -7,12 +7,12 @@
 #[allow(
     dead_code,
     unreachable_pub,
-    reason = "the public part of another crate"
+    reason = "the module is public in another crate"
 )]
 mod report;
 
 #[path = "../../ratchet-conformance/src/required.rs"]
-#[allow(unreachable_pub, reason = "the public part of another crate")]
+#[allow(unreachable_pub, reason = "the module is public in another crate")]
 mod required;
 
 use anyhow::{Context, Result, ensure};

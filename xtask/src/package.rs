@@ -39,7 +39,7 @@ pub(crate) fn run() -> Result<()> {
     let (_, version) = packages
         .iter()
         .find(|(name, _)| name == FACADE)
-        .context("the facade is not among the packages that may be published")?;
+        .context("the facade should be among the packages that may be published")?;
     run_quickstart(&archives.join(format!("{FACADE}-{version}")), &patches)?;
     println!("\n{} crates can be published.", packages.len());
     Ok(())
@@ -71,11 +71,11 @@ fn publishable(metadata: &Value) -> Result<Vec<(String, String)>> {
         let text = |key: &str| package[key].as_str().map(str::to_owned).context("no text");
         let (name, version) = (text("name")?, text("version")?);
         for key in ["description", "license", "documentation", "rust_version"] {
-            ensure!(package[key].is_string(), "{name} has no {key}");
+            ensure!(package[key].is_string(), "the package {name} has no {key}");
         }
         for key in ["keywords", "categories"] {
             let empty = package[key].as_array().is_none_or(Vec::is_empty);
-            ensure!(!empty, "{name} has no {key}");
+            ensure!(!empty, "the package {name} has no {key}");
         }
         Ok((name, version))
     });

@@ -171,7 +171,7 @@ pub(crate) fn metadata() -> Result<Value> {
         "--format-version",
         "1",
     ]))?;
-    serde_json::from_str(&json).context("cargo metadata is not JSON")
+    serde_json::from_str(&json).context("cargo printed metadata that is not JSON")
 }
 
 /// Returns cargo's target directory.
@@ -179,7 +179,7 @@ pub(crate) fn target_dir() -> Result<PathBuf> {
     let metadata = metadata()?;
     let target = metadata["target_directory"].as_str();
     Ok(target
-        .context("cargo metadata names no target directory")?
+        .context("cargo printed metadata without a target directory")?
         .into())
 }
 
@@ -202,7 +202,7 @@ pub(crate) struct Stopwatch(Instant);
 impl Stopwatch {
     #[expect(
         clippy::disallowed_methods,
-        reason = "tells a person how long a step took; nothing depends on it"
+        reason = "the time is only printed, and nothing depends on it"
     )]
     pub(crate) fn start() -> Self {
         Self(Instant::now())

@@ -83,7 +83,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let more = places.len() > allowed;
         if more || args.all {
             problems += usize::from(more);
-            println!("{file}: {} places, {allowed} allowed", places.len());
+            println!(
+                "{file}: found {} places, {allowed} are allowed",
+                places.len()
+            );
             places.iter().for_each(|place| println!("    {place}"));
         }
     }
@@ -91,11 +94,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let count = found.get(file).map_or(0, Vec::len);
         if count < *allowed {
             problems += 1;
-            println!("{file}: {count} places, {allowed} allowed: lower the number");
+            println!("{file}: found {count} places, {allowed} are allowed: lower the number");
         }
     }
     if problems > 0 {
-        bail!("{problems} files differ from {LEFT}; `cargo xtask prose --write` updates it");
+        bail!("{problems} files differ from {LEFT}; `cargo xtask prose --write` updates that file");
     }
     let count: usize = found.values().map(Vec::len).sum();
     println!("{count} places are left in {} files.", found.len());

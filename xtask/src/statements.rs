@@ -25,7 +25,7 @@ pub(crate) fn by_file(package: &Path) -> Result<BTreeMap<String, Vec<(String, St
         let text = fs::read_to_string(&path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let statements = split(&text);
-        ensure!(!statements.is_empty(), "{name} has no statement");
+        ensure!(!statements.is_empty(), "the file {name} has no statement");
         files.insert(name.into_owned(), statements);
     }
     Ok(files)

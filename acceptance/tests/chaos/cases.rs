@@ -206,7 +206,7 @@ pub(crate) fn run(case: &Case, url: &str) {
         let disturbed = now();
         let acknowledged = field.settle().await;
         println!(
-            "    everything ended {:?} after the last disturbance",
+            "    all jobs ended {:?} after the last disturbance",
             disturbed.elapsed()
         );
         judge(&field, &acknowledged).await;
@@ -219,7 +219,7 @@ pub(crate) fn run(case: &Case, url: &str) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tells a person how long the recovery took"
+    reason = "the time is only printed, to show how long the recovery took"
 )]
 fn now() -> Instant {
     Instant::now()
@@ -239,7 +239,10 @@ async fn terminate_connections(field: &Field) {
         sleep(Duration::from_millis(20)).await;
     }
     println!("    {terminated} connections terminated");
-    assert!(terminated > 0, "there was nothing to terminate");
+    assert!(
+        terminated > 0,
+        "expected at least one connection to terminate"
+    );
 }
 
 /// Takes all available connections, up to 300. Then terminates the workers' connections, and takes
@@ -280,7 +283,7 @@ async fn stop_server(field: &mut Field) {
     since = now();
     field.first_enqueue().await;
     println!(
-        "    the first enqueue succeeded {:?} after the server was back",
+        "    the first enqueue succeeded {:?} after the server was reachable again",
         since.elapsed()
     );
 }

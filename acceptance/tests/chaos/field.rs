@@ -105,7 +105,7 @@ impl Field {
             let ended = worker.try_wait().unwrap();
             assert!(
                 ended.is_none(),
-                "a worker ended without being asked: {ended:?}"
+                "expected the worker to run until it is asked to stop, found it ended: {ended:?}"
             );
         }
     }
@@ -152,7 +152,7 @@ impl Field {
             loop {
                 match self.unfinished().await {
                     Ok(0) => return,
-                    Ok(unfinished) => last = format!("{unfinished} jobs wait or run"),
+                    Ok(unfinished) => last = format!("{unfinished} jobs still wait or run"),
                     Err(error) => last = format!("{error:#}"),
                 }
                 self.check_workers();
@@ -160,7 +160,7 @@ impl Field {
             }
         });
         if ended.await.is_err() {
-            panic!("not recovered after {PATIENCE:?}: {last}");
+            panic!("expected all jobs to end within {PATIENCE:?}, found: {last}");
         }
         let refused = self.produced.refused.load(Ordering::Relaxed);
         println!(
@@ -187,7 +187,11 @@ impl Field {
         }
         for worker in &mut self.workers {
             let ended = worker.wait().unwrap();
-            assert!(ended.success(), "a worker did not drain: {ended}");
+            assert!(
+                ended.success(),
+                "expected the worker to drain and exit with success, found \
+                 {ended}"
+            );
         }
         match self.order.backend {
             Backend::MongoDb => mongodb::drop_database(&self.order).await,

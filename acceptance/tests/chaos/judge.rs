@@ -12,7 +12,7 @@ pub(crate) async fn judge(field: &Field, acknowledged: &[JobId]) {
     for id in acknowledged {
         let job = stored
             .get(id)
-            .unwrap_or_else(|| panic!("job {id} was acknowledged and is lost"));
+            .unwrap_or_else(|| panic!("the job {id} was acknowledged, so it should be stored"));
         match job.state {
             JobState::Succeeded => {}
             JobState::Failed => failed += 1,
@@ -38,7 +38,8 @@ async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize 
     if job.claim_seq == 1 {
         assert!(
             begun <= 1,
-            "the body of job {} began {begun} times under one claim",
+            "expected at most one body per claim, but the body of job {} began {begun} times under \
+             one claim",
             job.id
         );
         return 0;
@@ -70,11 +71,12 @@ async fn check_history(client: &Client, job: &JobRecord, begun: usize) -> usize 
     assert_eq!(
         known,
         history.len(),
-        "a body failed that cannot fail: {history:?}"
+        "a body failed that should always succeed: {history:?}"
     );
     assert!(
         begun <= lost + 1,
-        "the body of job {} began {begun} times, with {lost} claims lost: {history:?}",
+        "the body of job {} began {begun} times, which is too often for {lost} lost claims: \
+         {history:?}",
         job.id
     );
     lost

@@ -17,7 +17,7 @@
 //! `cargo xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the
 //! environment.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the program prints what happens")]
 
 mod cases;
 mod clock;
@@ -53,7 +53,7 @@ fn trial(case: &'static Case) -> Trial {
         None => Some(format!("{variable} is not set")),
         Some(_) if case.needs_server && env::var_os("RATCHET_CHAOS_STOP").is_none() => {
             Some(format!(
-                "needs a server of its own: `cargo xtask chaos {}`",
+                "this case needs a server of its own, which `cargo xtask chaos {}` starts",
                 case.backend.name()
             ))
         }
@@ -67,7 +67,9 @@ fn trial(case: &'static Case) -> Trial {
             .with_ignored_flag(true);
     }
     Trial::test(name, move || {
-        let url = url.ok_or(format!("required, but {variable} is not set"))?;
+        let url = url.ok_or(format!(
+            "this backend is required, but {variable} is not set"
+        ))?;
         cases::run(case, &url);
         Ok(())
     })

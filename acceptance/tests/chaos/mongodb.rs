@@ -54,7 +54,7 @@ pub(crate) async fn kill_operations(order: &Order) {
         sleep(Duration::from_millis(20)).await;
     }
     println!("    {killed} operations killed");
-    assert!(killed > 0, "there was nothing to kill");
+    assert!(killed > 0, "expected at least one operation to kill");
 }
 
 /// Makes the primary step down for a second. The server may close the connection instead of

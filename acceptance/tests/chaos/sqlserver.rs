@@ -65,7 +65,7 @@ pub(crate) async fn kill_sessions(order: &Order) {
         sleep(Duration::from_millis(20)).await;
     }
     println!("    {killed} sessions killed");
-    assert!(killed > 0, "there was nothing to kill");
+    assert!(killed > 0, "expected at least one session to kill");
 }
 
 pub(crate) async fn drop_schema(order: &Order) {

@@ -23,8 +23,10 @@ fn rows() -> BTreeMap<String, Vec<String>> {
             let name = test
                 .strip_prefix('`')
                 .and_then(|test| test.strip_suffix('`'));
-            name.unwrap_or_else(|| panic!("{test} is not the name of a test"))
-                .to_owned()
+            name.unwrap_or_else(|| {
+                panic!("expected the name of a test in backquotes, found {test}")
+            })
+            .to_owned()
         });
         (cells[1].clone(), tests.collect())
     })
@@ -83,7 +85,10 @@ fn every_race_names_tests_that_exist() {
     let rows = rows();
     let all = rows.values().flatten();
     let missing: Vec<&String> = all.filter(|test| !sources.contains(*test)).collect();
-    assert!(missing.is_empty(), "not in the sources: {missing:#?}");
+    assert!(
+        missing.is_empty(),
+        "expected every named test in the sources, missing: {missing:#?}"
+    );
 }
 
 #[test]

@@ -151,7 +151,10 @@ async fn restart_all(cluster: &mut Cluster) -> Seen {
         let since = now();
         drop(old.child.stdin.take());
         let ended = tokio::task::spawn_blocking(move || old.child.wait().unwrap()).await;
-        assert!(ended.unwrap().success(), "a worker did not drain");
+        assert!(
+            ended.unwrap().success(),
+            "expected the worker to drain and exit with success"
+        );
         if led {
             longest = longest.max(cluster.promoted(since).await);
         }
@@ -240,17 +243,19 @@ impl Case {
         );
         assert!(
             inversions.is_empty(),
-            "steps of a lane began out of order: {inversions:?}"
+            "expected the steps of each lane to begin in order, found these out of order: \
+             {inversions:?}"
         );
         assert!(
             seen.may_repeat || again == 0,
-            "{again} bodies began again in a rolling restart"
+            "expected no body to begin again in a rolling restart, found {again}"
         );
         let heartbeat = ttl / 4;
         if self.session_locks {
             assert!(
                 seen.promotion < lock / 2,
-                "the lock ended by its TTL, after {:?}",
+                "expected the lock to be released before half of its TTL, found a promotion after \
+                 {:?}",
                 seen.promotion
             );
         }

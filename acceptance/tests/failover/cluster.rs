@@ -41,7 +41,7 @@ impl Process {
             .status();
         assert!(
             sent.unwrap().success(),
-            "{signal} could not be sent to a worker"
+            "could not send {signal} to a worker"
         );
     }
 }
@@ -181,7 +181,9 @@ impl Cluster {
                 sleep(Duration::from_millis(10)).await;
             }
         });
-        found.await.expect("another process takes over")
+        found
+            .await
+            .expect("another process should become the leader")
     }
 
     /// Waits until every job acknowledged so far has ended, and returns how long after `since` that
@@ -200,7 +202,7 @@ impl Cluster {
         });
         ended
             .await
-            .expect("the jobs of dead processes are taken over");
+            .expect("other processes should finish the jobs of dead processes");
         Duration::from_millis((now() - since).max(0).cast_unsigned())
     }
 
@@ -215,13 +217,17 @@ impl Cluster {
             let early = process.child.try_wait().unwrap();
             assert!(
                 early.is_none(),
-                "a worker ended without being asked: {early:?}"
+                "expected the worker to run until it is asked to stop, found it ended: {early:?}"
             );
             drop(process.child.stdin.take());
         }
         for process in &mut self.processes {
             let ended = process.child.wait().unwrap();
-            assert!(ended.success(), "a worker did not drain: {ended}");
+            assert!(
+                ended.success(),
+                "expected the worker to drain and exit with success, found \
+                 {ended}"
+            );
         }
         self.acknowledged.lock().await.clone()
     }

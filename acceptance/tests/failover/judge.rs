@@ -51,7 +51,7 @@ pub(crate) fn judge_leaders(samples: &[Sample]) -> Result<Reign, String> {
         let leader = *leaders.entry(sample.term).or_insert(sample.process);
         if leader != sample.process {
             return Err(format!(
-                "{leader} and {} led in one term: {sample:?}",
+                "expected one leader per term, but {leader} and {} led in one term: {sample:?}",
                 sample.process
             ));
         }
@@ -60,12 +60,16 @@ pub(crate) fn judge_leaders(samples: &[Sample]) -> Result<Reign, String> {
         let mut later = samples.iter().filter(|sample| sample.term > term);
         if let Some(successor) = later.find(|later| later.to < last.from) {
             return Err(format!(
-                "{last:?} still led after {successor:?} had begun to lead"
+                "expected one leader at a time, but {last:?} still led after {successor:?} had \
+                 begun to lead"
             ));
         }
     }
     if leaders.is_empty() {
-        return Err(format!("no process led in {} samples", samples.len()));
+        return Err(format!(
+            "expected a leader, but no process led in {} samples",
+            samples.len()
+        ));
     }
     Ok(Reign {
         samples: samples.len(),
@@ -133,13 +137,21 @@ pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: 
     let mut again = 0;
     for id in acknowledged {
         let job = client.job(*id).await.unwrap();
-        let job = job.unwrap_or_else(|| panic!("job {id} was acknowledged and is lost"));
+        let job = job.unwrap_or_else(|| {
+            panic!(
+                "the job {id} was acknowledged, so it should be \
+                 stored"
+            )
+        });
         assert_eq!(job.state, JobState::Succeeded, "{job:?}");
         let begun = begun
             .get(id.to_string().as_str())
             .copied()
             .unwrap_or_default();
-        assert!(begun > 0, "job {id} succeeded without a body");
+        assert!(
+            begun > 0,
+            "the job {id} succeeded, so it should have a body"
+        );
         if begun > 1 {
             again += begun - 1;
             let history = client.history(*id).await.unwrap();
@@ -148,7 +160,8 @@ pub(crate) async fn judge_jobs(client: &Client, acknowledged: &[JobId], bodies: 
                 .filter(|attempt| attempt.outcome == AttemptOutcome::Lost);
             assert!(
                 begun <= 1 + lost.count(),
-                "the body of job {id} began {begun} times: {history:?}"
+                "the body of job {id} began {begun} times, which is too often for its lost claims: \
+                 {history:?}"
             );
             assert!(job.claim_seq >= begun as u64, "{job:?}");
         }

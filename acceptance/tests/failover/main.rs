@@ -15,9 +15,12 @@
 //! |---|---|
 //! | `RATCHET_TEST_POSTGRES_URL` | the server; without it, the cases on PostgreSQL are ignored |
 //! | `RATCHET_FAILOVER_TTL_MILLIS` | how long the leader's lock lasts; without it 1,500, and times are not required |
-#![cfg_attr(not(unix), allow(dead_code, reason = "signals are those of Unix"))]
+#![cfg_attr(
+    not(unix),
+    allow(dead_code, reason = "the tests send signals, which only Unix has")
+)]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the program prints what happens")]
 
 mod cases;
 mod cluster;

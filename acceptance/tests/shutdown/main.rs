@@ -1,6 +1,9 @@
 //! Tests that end a process by signals: `Node::run` drains at the first signal, and the second
 //! signal ends the process at once.
-#![cfg_attr(not(unix), allow(dead_code, reason = "signals are those of Unix"))]
+#![cfg_attr(
+    not(unix),
+    allow(dead_code, reason = "the tests send signals, which only Unix has")
+)]
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod worker;
@@ -76,7 +79,7 @@ async fn a_second_signal_ends_the_process() {
     assert_eq!(
         process.try_wait().unwrap(),
         None,
-        "the process waits for the body"
+        "expected the process to wait for the body"
     );
     send("-TERM", &process);
     assert_eq!(ended(&mut process).await.code(), Some(128 + 15));
@@ -126,7 +129,7 @@ fn send(signal: &str, process: &Child) {
     let sent = kill.args([signal, &process.id().to_string()]);
     assert!(
         sent.status().unwrap().success(),
-        "{signal} could not be sent to the process"
+        "could not send {signal} to the process"
     );
 }
 

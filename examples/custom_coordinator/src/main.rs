@@ -10,7 +10,7 @@
 //! regular poll.
 //!
 //! The coordinator is in `lib.rs`; `tests/conformance.rs` runs the conformance suite on it.
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -77,7 +77,7 @@ async fn node(database: &str, redis: &str) -> Result<()> {
         .coordinator(RedisCoordinator::connect(redis, &channel(database)).await?)
         .build()?;
     println!(
-        "    process {}: a node, polls every 5 s",
+        "    process {}: started a node that polls every 5 s",
         std::process::id()
     );
     let input_ends = async {
@@ -93,16 +93,19 @@ async fn show(redis: &str) -> Result<()> {
     let database = format!("sqlite://{}", folder.path().join("jobs.db").display());
     let coordinator = RedisCoordinator::connect(redis, &channel(&database)).await;
     let coordinator = coordinator.with_context(|| {
-        format!("no Redis answers at {redis}: start one with `redis-server`, or pass another URL")
+        format!(
+            "cannot connect to Redis at {redis}: start a server with `redis-server`, or pass \
+             another URL"
+        )
     })?;
     let silent = Ratchet::client(ratchet::connect(&database).await?);
     let waking = silent.with_coordinator(coordinator);
 
-    println!("Process {} starts another one:", std::process::id());
+    println!("Process {} starts another process:", std::process::id());
     let mut child = start_node(&database, redis).await?;
     println!("\nWithout a wakeup the node finds a job at its next poll:");
     enqueue_and_wait(&silent).await?;
-    println!("\nWith a wakeup through Redis it looks at once:");
+    println!("\nWith a wakeup through Redis, the node finds a job at once:");
     for _ in 0..3 {
         enqueue_and_wait(&waking).await?;
     }
@@ -121,7 +124,10 @@ async fn start_node(database: &str, redis: &str) -> Result<Child> {
         .stdout(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let said = child.stdout.take().context("its output is piped")?;
+    let said = child
+        .stdout
+        .take()
+        .context("the output of the process should be piped")?;
     let mut lines = BufReader::new(said).lines();
     let first = lines
         .next_line()
@@ -141,7 +147,7 @@ async fn enqueue_and_wait(client: &Client) -> Result<()> {
     sleep(Duration::from_millis(500)).await;
     let id = client.enqueue(Hello.into_job()).await?.id();
     loop {
-        let job = client.job(id).await?.context("the job is there")?;
+        let job = client.job(id).await?.context("the job should be stored")?;
         if let Some(finished) = job.finished_at {
             let took = (finished - job.created_at).num_milliseconds();
             println!("    {} {took} ms after its enqueue", job.state);

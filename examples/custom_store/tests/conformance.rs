@@ -56,7 +56,7 @@ impl Files {
             let engine = RedbEngine::with_clock(self.file(), move || clock.now_millis()).await?;
             *store = Some(KvStore::new(engine));
         }
-        Ok(store.clone().ok_or("the file is closed")?)
+        Ok(store.clone().ok_or("the database file is closed")?)
     }
 }
 

@@ -95,7 +95,7 @@ impl Job for IndexFile {
 /// the time that reading took, in microseconds.
 #[expect(
     clippy::disallowed_methods,
-    reason = "an application may read the clock"
+    reason = "this is an application, which may read the clock"
 )]
 fn read(path: &Path) -> std::io::Result<(String, u64, u64, u64)> {
     let begun = Instant::now();

@@ -7,7 +7,7 @@
 //!
 //! You can kill the program at any point, even with `kill -9`, and run it again: it indexes the
 //! remaining files. In the end, every file has exactly one recorded result.
-#![expect(clippy::print_stdout, reason = "a command line tool")]
+#![expect(clippy::print_stdout, reason = "this is a command-line tool")]
 
 mod files;
 mod job;

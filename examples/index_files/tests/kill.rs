@@ -107,7 +107,10 @@ async fn an_index_that_is_killed_again_and_again_is_completed_by_the_next_run() 
         child.wait().unwrap();
     }
     success(input.spawn().wait());
-    assert!(input.check().await > 0, "no kill hit a running job");
+    assert!(
+        input.check().await > 0,
+        "expected at least one kill to end a process that runs a job"
+    );
 }
 
 #[tokio::test]

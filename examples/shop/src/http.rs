@@ -127,7 +127,7 @@ impl IntoResponse for Refused {
                     (StatusCode::UNPROCESSABLE_ENTITY, store.to_string()).into_response()
                 }
                 _ => {
-                    tracing::error!("a request failed: {error:#}");
+                    tracing::error!("a request failed with an unexpected error: {error:#}");
                     StatusCode::SERVICE_UNAVAILABLE.into_response()
                 }
             },

@@ -65,14 +65,14 @@ async fn a_small_order_goes_all_the_way_after_a_retry() {
     assert!(shop.place("o-1", "ada", 1_207).await.unwrap());
     assert!(
         !shop.place("o-1", "ada", 1_207).await.unwrap(),
-        "a repeated request places nothing"
+        "expected a repeated request to place no second order"
     );
 
     let drained = drain(&shop.node).await.unwrap();
     assert_eq!(
         (drained.retried, drained.total()),
         (1, 1),
-        "the gateway is busy at first"
+        "expected one retry, because the gateway is busy at the first attempt"
     );
     let drained = drain(&shop.node)
         .through(&shop.clock, Duration::from_secs(10))

@@ -4,7 +4,7 @@
 //! ```sh
 //! cargo run --release -p telemetry-example
 //! ```
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use std::time::Duration;
 

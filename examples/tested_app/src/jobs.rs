@@ -47,7 +47,9 @@ impl Job for SignUp {
     async fn run(self, ctx: JobContext) -> JobResult<()> {
         let Self { address } = self;
         if !address.contains('@') {
-            return Err(JobError::discard(format!("{address} is not an address")));
+            return Err(JobError::discard(format!(
+                "{address} is not an e-mail address"
+            )));
         }
         ctx.progress(50, "the letter is written");
         let letter = Letter {

@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo run -p tested-app-example -- ada@example.org
 //! ```
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use anyhow::Context;
 use ratchet::Job;

@@ -7,7 +7,7 @@
 //!
 //! The example creates a separate schema and drops it at the end. `cargo xtask db up` starts a
 //! server to try it on.
-#![expect(clippy::print_stdout, reason = "it prints what happened")]
+#![expect(clippy::print_stdout, reason = "the example prints what happens")]
 
 use std::time::Duration;
 
@@ -148,7 +148,7 @@ async fn show(url: &str, shop: &Shop) -> Result<()> {
     println!("An order whose transaction is rolled back:");
     let mut transaction = shop.pool.begin().await?;
     for enqueued in shop.order(&client, &mut transaction, "a lamp").await? {
-        println!("  in the transaction: job {}", enqueued.id());
+        println!("  enqueued in the transaction: job {}", enqueued.id());
     }
     transaction.rollback().await?;
     shop.report(&client).await?;
@@ -159,7 +159,7 @@ async fn show(url: &str, shop: &Shop) -> Result<()> {
     transaction.commit().await?;
     shop.report(&client).await?;
 
-    println!("\nA node runs the committed jobs only:");
+    println!("\nA node runs only the committed jobs:");
     node.run_until(all_succeeded(&client)).await?;
     Ok(())
 }

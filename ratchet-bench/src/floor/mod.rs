@@ -19,12 +19,12 @@ const BATCH: usize = 100;
 pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Outcome> {
     ensure!(
         !matches!(scenario, "claim" | "contend"),
-        "the floor has no aging, so its claims cannot be compared"
+        "the floor program has no aging, so its claims cannot be compared with those of Ratchet"
     );
     let mut outcome = match options.url.split_once("://") {
         Some(("sqlite", path)) => sqlite::run(scenario, options, path)?,
         Some(("postgres" | "postgresql", _)) => postgres::run(scenario, options).await?,
-        _ => bail!("the floor supports only sqlite://FILE and postgres://… URLs"),
+        _ => bail!("the floor program supports only sqlite://FILE and postgres://… URLs"),
     };
     outcome.peer = "floor".to_owned();
     outcome.scenario = scenario.to_owned();

@@ -201,7 +201,7 @@ async fn latency(options: &Options) -> Result<Outcome> {
         let woken = tokio::time::timeout(Duration::from_secs(10), wake.notified()).await;
         ensure!(
             woken.is_ok(),
-            "no wakeup in 10 s, with {done} of {total} jobs done"
+            "no wakeup arrived within 10 s, with {done} of {total} jobs done"
         );
         done += work(&mut worker, &ledger).await?;
     }

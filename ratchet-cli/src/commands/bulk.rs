@@ -210,7 +210,7 @@ fn done(app: &mut App, counts: BulkCounts, complete: bool) -> Result<(), Failure
     let others = [
         (
             counts.cancel_requested,
-            "running jobs will get the request to cancel",
+            "running jobs whose cancellation is now requested",
         ),
         (
             counts.key_taken,

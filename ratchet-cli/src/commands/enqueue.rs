@@ -33,7 +33,7 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     if !created {
         // Scripts read the id from stdout, so the remark goes to stderr. A failed write is ignored,
         // because stderr then has no reader.
-        let remark = "nothing was enqueued: an earlier job has the key";
+        let remark = "nothing was enqueued: an earlier job has the same unique key";
         drop(writeln!(anstream::stderr(), "{remark}"));
     }
     Ok(())
@@ -49,8 +49,10 @@ async fn from_stdin() -> Result<String, Failure> {
 /// Returns `text` as JSON without reformatting it. Fails if `text` is not valid JSON.
 fn payload(text: &str) -> Result<Box<RawValue>, Failure> {
     serde_json::from_str(text.trim()).map_err(|error| {
-        Failure::usage(format!("the payload is not JSON: {error}"))
-            .remedy("A JSON string needs quotes inside those of the shell: '\"hello\"'.")
+        Failure::usage(format!("the payload is not JSON: {error}")).remedy(
+            "A JSON string needs its own quotes inside the quotes of the shell: \
+             '\"hello\"'.",
+        )
     })
 }
 

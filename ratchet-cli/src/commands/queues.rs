@@ -59,7 +59,10 @@ async fn exists(client: &Client, queue: &str, remedy: &str) -> Result<(), Failur
     if queues.iter().any(|known| known.name.as_str() == queue) {
         return Ok(());
     }
-    let unknown = format!("there is no queue `{queue}`: it has no jobs, and is not paused");
+    let unknown = format!(
+        "there is no queue `{queue}`: no job is stored in it, and it is not \
+         paused"
+    );
     Err(Failure::not_found(unknown).remedy(remedy))
 }
 

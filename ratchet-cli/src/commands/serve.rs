@@ -71,8 +71,8 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     } else {
         let what = match (access.protected, access.writes) {
             (false, false) => "reads only",
-            (false, true) => "reads, and writes with the token",
-            (true, false) => "reads only, with the token",
+            (false, true) => "reads without a token, writes with the token",
+            (true, false) => "reads with the token, no writes",
             (true, true) => "reads and writes with the token",
         };
         app.out.line(format_args!("http://{address}/ ({what})"))?;
@@ -118,7 +118,7 @@ impl Access {
                 let address = http.listen;
                 let problem = format!(
                     "{address} is not a loopback address and no token is configured: every client \
-                     that reaches it could read every job"
+                     that reaches the address could read every job"
                 );
                 return Err(Failure::configuration(problem).remedy(
                     "Set http.token_file in ratchet.toml, RATCHET_HTTP__TOKEN, or give \
@@ -172,8 +172,8 @@ impl Access {
         } else if !self.protected && !hosts.is_empty() {
             let hosts = hosts.join(", ");
             exposed.push(format!(
-                "every client that a proxy lets through to {hosts} can read every {READS} without a \
-                 token; --protect-reads requires it"
+                "every client that a proxy lets through to {hosts} can read every {READS} without \
+                 a token; --protect-reads requires the token"
             ));
         }
         exposed

@@ -31,13 +31,19 @@ impl Ran {
 
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
-        assert!(self.stdout.contains(text), "no `{text}` in {self:#?}");
+        assert!(
+            self.stdout.contains(text),
+            "expected `{text}` on stdout, found {self:#?}"
+        );
         self
     }
 
     #[track_caller]
     pub(crate) fn complains(self, text: &str) -> Self {
-        assert!(self.stderr.contains(text), "no `{text}` in {self:#?}");
+        assert!(
+            self.stderr.contains(text),
+            "expected `{text}` on stderr, found {self:#?}"
+        );
         self
     }
 }

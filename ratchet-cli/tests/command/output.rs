@@ -100,7 +100,7 @@ fn an_interrupt_ends_the_reading_of_a_payload() {
     while child.try_wait().unwrap().is_none() {
         if ratchet::store_api::time::monotonic() > deadline {
             child.kill().unwrap();
-            panic!("the command still reads stdin after Ctrl-C");
+            panic!("expected the command to end after Ctrl-C, found it still reading stdin");
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -103,7 +103,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
     while jobs() == 0 {
         assert!(
             ratchet::store_api::time::monotonic() < deadline,
-            "the measurement did not begin in time"
+            "expected the measurement to begin before the deadline"
         );
     }
     let pid = child.id().to_string();

@@ -16,9 +16,9 @@ fn root(path: &str) -> PathBuf {
 fn is_checked_in(path: &str, content: &str) {
     let path = root(path);
     if std::env::var_os("RATCHET_UPDATE").is_some() {
-        fs::write(&path, content).expect("it can be written");
+        fs::write(&path, content).expect("the file should be writable");
     }
-    let found = fs::read_to_string(&path).expect("it is there");
+    let found = fs::read_to_string(&path).expect("the file should exist");
     assert!(
         found == content,
         "{} is not up to date; RATCHET_UPDATE=1 cargo test -p ratchet-jobs-config writes it",
@@ -58,8 +58,13 @@ fn the_reference_is_up_to_date() {
     const BEGIN: &str = "<!-- begin of the table of keys -->\n";
     const END: &str = "<!-- end of the table of keys -->\n";
     let page = fs::read_to_string(root("docs/configuration.md")).unwrap();
-    let (head, rest) = page.split_once(BEGIN).expect("the page has a place for it");
-    let (_, tail) = rest.split_once(END).expect("the place has an end");
+    let (head, rest) = page.split_once(BEGIN).expect(
+        "the page should have the begin mark of the \
+         table",
+    );
+    let (_, tail) = rest
+        .split_once(END)
+        .expect("the page should have the end mark of the table");
     let reference = ratchet_config::reference();
     is_checked_in(
         "docs/configuration.md",

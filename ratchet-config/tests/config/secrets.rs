@@ -67,7 +67,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
-    serde_json::to_string(value).expect("it can be written")
+    serde_json::to_string(value).expect("the value should be serializable")
 }
 
 /// Returns everything that is ever shown of a configuration, or of the error if it is refused.

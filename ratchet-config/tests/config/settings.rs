@@ -17,7 +17,10 @@ fn text(text: &str) -> Loader {
 
 fn refused(loader: Loader) -> ConfigError {
     match loader.load() {
-        Ok(config) => panic!("it was not refused:\n{}", config.redacted()),
+        Ok(config) => panic!(
+            "expected the configuration to be refused, found it accepted:\n{}",
+            config.redacted()
+        ),
         Err(error) => error,
     }
 }
@@ -45,7 +48,7 @@ fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
 /// Creates a file that is valid for every key whose value is a path. Returns the path of the file.
 fn secret_file(dir: &tempfile::TempDir) -> String {
     let file = dir.path().join("secret");
-    fs::write(&file, "memory:\n").expect("it can be written");
+    fs::write(&file, "memory:\n").expect("the file should be writable");
     file.display().to_string()
 }
 
@@ -222,7 +225,11 @@ fn values_of_another_type_are_refused_with_what_is_meant() {
     for (file, part) in table {
         let error = refused(text(file));
         assert_eq!(error.problems().len(), 1, "{error}");
-        assert!(error.to_string().contains(part), "{part} is not in {error}");
+        assert!(
+            error.to_string().contains(part),
+            "expected a problem that contains `{part}`, \
+             found: {error}"
+        );
     }
 }
 
@@ -273,7 +280,11 @@ fn everything_is_told_at_once_with_its_line() {
         "worker.prefetch_ttl = \"0s\" (ratchet.toml:7): prefetch_ttl is zero",
         "ratchet.toml:4: invalid TOML",
     ] {
-        assert!(problems.contains(part), "{part} is not in {problems}");
+        assert!(
+            problems.contains(part),
+            "expected a problem that contains `{part}`, found: \
+             {problems}"
+        );
     }
     let json = serde_json::to_value(error.problems()).unwrap();
     assert!(

@@ -55,11 +55,11 @@ cases! {
                     Response::Change => (ActionOutcome::Changed, kept),
                     Response::Remove => (ActionOutcome::Deleted, None),
                 };
-                assert_eq!(outcome, expected, "{action:?} of a {} job", before.state);
+                assert_eq!(outcome, expected, "unexpected outcome of {action:?} for a {} job", before.state);
                 let found = after.as_ref().map(|job| job.state);
-                assert_eq!(found, state, "{action:?} of a {} job", before.state);
+                assert_eq!(found, state, "unexpected state after {action:?} of a {} job", before.state);
                 if let ActionOutcome::Refused(_) = outcome {
-                    assert_eq!(after, Some(before), "a refused {action:?} changed the job");
+                    assert_eq!(after, Some(before), "expected a refused {action:?} to leave the job unchanged");
                 }
             }
             drop(node);
@@ -234,7 +234,7 @@ cases! {
             };
             after = Some(last.job);
             visited.extend(acted.iter().map(|one| one.job));
-            assert!(visited.len() <= all.len(), "a job was visited twice");
+            assert!(visited.len() <= all.len(), "expected every job once, found one twice");
         }
         assert_eq!(visited, all);
         // A list of ids ignores the cursor.
@@ -469,10 +469,10 @@ cases! {
                     // A repeat of an action that changes no state has the same outcome.
                     Some(_) => outcomes[0],
                 };
-                assert_eq!(outcomes.len(), 2, "{action:?} of a {before} job");
-                assert_eq!(outcomes[1], second, "{action:?} of a {before} job");
+                assert_eq!(outcomes.len(), 2, "unexpected number of outcomes of {action:?} for a {before} job");
+                assert_eq!(outcomes[1], second, "unexpected second outcome of {action:?} for a {before} job");
                 let found = node.find(id).await.map(|job| job.state);
-                assert_eq!(found, after, "{action:?} of a {before} job");
+                assert_eq!(found, after, "unexpected state after {action:?} of a {before} job");
             }
             drop(node);
             cx.close(other).await;

@@ -5,7 +5,10 @@ use ratchet_core::store::ArchiveStore;
 use super::prelude::*;
 
 fn archive(node: &TestNode) -> &dyn ArchiveStore {
-    (node.store.archive()).expect("the case says that it needs Archive")
+    (node.store.archive()).expect(
+        "the store should have an archive, because the case requires the \
+         power Archive",
+    )
 }
 
 async fn put_away(node: &TestNode, state: JobState, older_than: Duration, limit: usize) -> u64 {
@@ -15,7 +18,7 @@ async fn put_away(node: &TestNode, state: JobState, older_than: Duration, limit:
 
 async fn archived(node: &TestNode, id: JobId) -> Option<ArchivedJob> {
     let mut found = ok(archive(node).archived(&[id]).await);
-    assert_eq!(found.len(), 1, "one answer per id");
+    assert_eq!(found.len(), 1, "expected one answer per id");
     found.remove(0)
 }
 
@@ -91,7 +94,7 @@ cases! {
     async fn an_archived_job_is_whole_and_no_longer_among_the_jobs(cx: &Cx) {
         let node = cx.node().await;
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let trace = TraceContext::new(parent).expect("it is well formed");
+        let trace = TraceContext::new(parent).expect("the trace context should be well formed");
         let new = NewJob::new("kind", &("é\u{0}\"", 1.5))
             .queue("Größe")
             .capability("gpu")
@@ -127,7 +130,7 @@ cases! {
         assert_eq!(node.history(id).await, []);
         assert!(node.everything().await.is_empty());
         assert_eq!(node.act(id, JobAction::Requeue).await, ActionOutcome::NotFound);
-        let found = archived(&node, id).await.expect("it is in the archive");
+        let found = archived(&node, id).await.expect("the job should be in the archive");
         assert_eq!((found.job, found.history, found.archived_at), (job, history, now));
     }
 
@@ -327,7 +330,7 @@ cases! {
             for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
                 for limit in [1, 5, 6, 18] {
                     let visited = walk(&node, &filter, order, limit).await;
-                    assert_eq!(visited, expected, "{order:?} by {limit} {filter:?}");
+                    assert_eq!(visited, expected, "unexpected pages with {order:?}, limit {limit} and {filter:?}");
                 }
                 expected.reverse();
             }
@@ -401,7 +404,7 @@ cases! {
                 owner: node.label.clone(),
                 fence,
             },
-            Acquired::Held(held) => panic!("the lock is held: {held:?}"),
+            Acquired::Held(held) => panic!("expected to acquire the free lock, found it held: {held:?}"),
         };
         let deposed = tenure(&old, old.acquire("lock", MINUTE).await);
         let ids = old.add_all(&jobs(2)).await;
@@ -480,7 +483,7 @@ cases! {
                         let stored = node.get_all(&all).await;
                         let archived = ok(archive(&node).archived(&all).await);
                         for (stored, archived) in stored.iter().zip(&archived) {
-                            assert!(stored.is_some() || archived.is_some(), "a job is neither among the jobs nor in the archive");
+                            assert!(stored.is_some() || archived.is_some(), "expected every job among the jobs or in the archive");
                         }
                         if stored.iter().all(Option::is_none) {
                             return moved;
@@ -505,7 +508,7 @@ cases! {
         let node = cx.node().await;
         let all = node.add_all(&[job().tag("a"), job(), job()]).await;
         if let Err(error) = cx.vandal().spoil(all[1]).await {
-            panic!("the row cannot be damaged: {error}");
+            panic!("the fixture could not damage the row: {error}");
         }
         for id in &all {
             node.act(*id, JobAction::Cancel).await;
@@ -528,7 +531,7 @@ cases! {
         node.act_on(&JobSelector::Ids(all.clone()), JobAction::Cancel).await;
         for id in &all[..2] {
             if let Err(error) = cx.vandal().spoil_ended(*id).await {
-                panic!("the row cannot be damaged: {error}");
+                panic!("the fixture could not damage the row: {error}");
             }
         }
         cx.advance(HOUR).await;

@@ -266,7 +266,7 @@ cases! {
             let stored = b.get(id).await;
             assert_eq!(stored.state, JobState::Running);
             assert_eq!((stored.node, stored.claim_seq), (Some(node.id), seq));
-            let claimed_at = stored.claimed_at.expect("a running job was claimed");
+            let claimed_at = stored.claimed_at.expect("a running job should have the time of its claim");
             assert!(before <= claimed_at && claimed_at <= after);
             node.release(token).await;
         }

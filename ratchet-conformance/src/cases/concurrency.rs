@@ -46,7 +46,11 @@ async fn assert_sound(node: &TestNode) {
         let last = job.claim_seq - u64::from(running);
         assert_eq!(ended, (1..=last).collect::<Vec<u64>>(), "{job:?}");
         if let Some(key) = job.spec.unique_key.filter(|_| !job.state.is_terminal()) {
-            assert!(keys.insert(key), "two unfinished jobs have one key");
+            assert!(
+                keys.insert(key),
+                "expected at most one unfinished job per unique key, found \
+                 two"
+            );
         }
     }
 }
@@ -133,7 +137,7 @@ cases! {
         .await;
         assert_eq!(claimed.iter().map(Vec::len).sum::<usize>(), 300);
         for ranks in claimed {
-            assert!(ranks.is_sorted(), "a claimer got its jobs out of order");
+            assert!(ranks.is_sorted(), "expected every claimer to get its jobs in order");
         }
     }
 
@@ -224,7 +228,7 @@ cases! {
                 Some(ActionOutcome::Refused(JobState::Succeeded)) => {
                     (JobState::Succeeded, Some(json("1")))
                 }
-                other => panic!("the cancel returned {other:?}"),
+                other => panic!("unexpected answer to the cancellation: {other:?}"),
             };
             assert_eq!((stored.state, stored.result), expected);
             let next = nodes[1].add(job().unique_key(&key)).await;
@@ -251,7 +255,7 @@ cases! {
             let stored = nodes[0].get(id).await;
             match answers[1].1 {
                 Some(ActionOutcome::Became(JobState::Cancelled)) => {
-                    assert_eq!(answers[0].0, 0, "a cancelled job was claimed");
+                    assert_eq!(answers[0].0, 0, "expected no claim of the cancelled job");
                     assert_eq!(stored.state, JobState::Cancelled);
                 }
                 Some(ActionOutcome::CancelRequested) => {
@@ -260,7 +264,7 @@ cases! {
                     let token = nodes[0].present(id).await;
                     nodes[0].settle(token, Outcome::Released).await;
                 }
-                other => panic!("the cancel returned {other:?}"),
+                other => panic!("unexpected answer to the cancellation: {other:?}"),
             }
         }
     }
@@ -327,7 +331,7 @@ cases! {
                 async move {
                     if racer == 0 {
                         node.pause_queue(&queue).await;
-                        assert!(node.claim(10).await.is_empty(), "a job was claimed after the pause");
+                        assert!(node.claim(10).await.is_empty(), "expected no claim after the pause of the queue");
                     } else {
                         while !node.claim(3).await.is_empty() {}
                     }
@@ -357,7 +361,7 @@ cases! {
                 }
             })
             .await;
-            assert_ne!(answers[0], answers[1], "exactly one of the settlement and the reclaim takes effect");
+            assert_ne!(answers[0], answers[1], "expected exactly one of the settlement and the reclaim to take effect");
             let state = nodes[1].state(id).await;
             assert_eq!(state == JobState::Succeeded, answers[0]);
             assert_eq!(nodes[1].history(id).await.len(), 1);
@@ -399,7 +403,7 @@ cases! {
             *given.entry(token).or_default() += 1;
         }
         let twice = given.iter().find(|(_, count)| **count > 1);
-        assert_eq!(twice, None, "a token was returned twice");
+        assert_eq!(twice, None, "expected every token once, found one twice");
     }
 
     #[proves("act.respond", "requeue.key", "cancel.waiting")]
@@ -419,7 +423,7 @@ cases! {
             let state = match answers[1] {
                 ActionOutcome::Refused(JobState::Failed) => JobState::Pending,
                 ActionOutcome::Became(JobState::Cancelled) => JobState::Cancelled,
-                other => panic!("the cancel returned {other:?}"),
+                other => panic!("unexpected answer to the cancellation: {other:?}"),
             };
             assert_eq!(nodes[0].state(id).await, state);
             // The job holds the key exactly while it waits.
@@ -465,7 +469,7 @@ cases! {
             let early = round % 2 == 0;
             let lock = format!("lock {round}");
             let Acquired::Acquired { fence } = nodes[0].acquire(&lock, SECOND).await else {
-                panic!("a free lock is held");
+                panic!("expected to acquire the free lock, found it held");
             };
             cx.advance(SECOND - if early { MILLI } else { Duration::ZERO })
                 .await;
@@ -483,7 +487,7 @@ cases! {
                 }
             })
             .await;
-            assert_eq!(won, [early, !early], "the renewal wins before the expiry, and the other node from then on");
+            assert_eq!(won, [early, !early], "expected the renewal to succeed before the expiry, and the other node from then on");
         }
     }
 }

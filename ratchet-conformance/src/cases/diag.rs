@@ -4,7 +4,10 @@ use super::prelude::*;
 
 async fn look(node: &TestNode) -> Vec<Finding> {
     let diagnostics = node.store.diagnostics();
-    let diagnostics = diagnostics.expect("the case says that it needs Diagnostics");
+    let diagnostics = diagnostics.expect(
+        "the store should have diagnostics, because the case \
+         requires the power Diagnostics",
+    );
     ok(diagnostics.findings().await)
 }
 
@@ -68,7 +71,7 @@ cases! {
         let count = |codes: &[&str], one| codes.iter().filter(|code| **code == one).count();
         let before = codes().await;
         if let Err(error) = cx.vandal().spoil_schema().await {
-            panic!("the schema cannot be damaged: {error}");
+            panic!("the fixture could not damage the schema: {error}");
         }
         let after = codes().await;
         for one in ["not_seen", "missing_object"] {

@@ -87,7 +87,7 @@ cases! {
             assert!(node.everything().await.is_empty());
         }
         let taken = node.offer(&good()).await;
-        assert!(matches!(taken, Enqueued::Created(_)), "no key was used up");
+        assert!(matches!(taken, Enqueued::Created(_)), "expected the refused call to leave the unique key unused");
     }
 
     #[proves("enqueue.atomic")]
@@ -109,7 +109,7 @@ cases! {
         for batch in &batches {
             let ids: Vec<JobId> = batch.iter().map(NewJob::id).collect();
             let stored = node.get_all(&ids).await.iter().flatten().count();
-            assert!(stored == 0 || stored == 10, "{stored} of 10 are stored");
+            assert!(stored == 0 || stored == 10, "expected all 10 jobs or none to be stored, found {stored}");
         }
     }
 

@@ -9,7 +9,7 @@ cases! {
     async fn a_refused_call_says_which_call_and_why_in_one_line(cx: &Cx) {
         let node = cx.node().await;
         let error = node.jobs().enqueue(&[job().queue("")]).await;
-        let error = error.expect_err("an empty queue name is refused");
+        let error = error.expect_err("an empty queue name should be refused");
         assert_eq!(error.kind(), StoreErrorKind::Invalid);
         assert!(!error.is_transient());
         let line = error.to_string();
@@ -98,11 +98,11 @@ cases! {
             .await;
             for (caller, batch) in batches.iter().enumerate() {
                 let good = caller % 2 == 1;
-                assert_eq!(stored[caller], good, "round {round}, caller {caller}");
+                assert_eq!(stored[caller], good, "round {round}, caller {caller}: unexpected result of the enqueue");
                 let ids: Vec<JobId> = batch.iter().map(NewJob::id).collect();
                 let found = node.get_all(&ids).await;
                 let all = found.iter().all(|job| job.is_some() == good);
-                assert!(all, "round {round}, caller {caller}: {found:?}");
+                assert!(all, "round {round}, caller {caller}: expected all jobs or none to be stored, found {found:?}");
                 if !good {
                     // The refused job has not taken its key either.
                     node.add(batch[1].another()).await;
@@ -126,6 +126,25 @@ cases! {
         claimed.retain(|id| *id != bad);
         let good: Vec<JobId> = all.into_iter().filter(|id| *id != bad).collect();
         assert_eq!(claimed, good);
+    }
+
+    #[proves("claim.damaged", "settle.keys", "settle.history")]
+    #[needs(Vandal)]
+    async fn a_claim_ends_a_job_that_cannot_be_read(cx: &Cx) {
+        let node = cx.node().await;
+        let keyed = || job().unique_key("u");
+        let bad = node.add(keyed()).await;
+        ok_vandal(cx.vandal().spoil(bad).await);
+        assert_eq!(node.claim_ids(10).await, []);
+        let ended = node.get(bad).await;
+        assert_eq!((ended.state, ended.claim_seq), (JobState::Failed, 1));
+        let error = ended.last_error.unwrap_or_default();
+        assert!(error.contains("cannot be read"), "{error:?}");
+        let history = node.history(bad).await;
+        assert_eq!(history.len(), 1);
+        assert_eq!(history[0].outcome, AttemptOutcome::Failed);
+        let next = node.add(keyed()).await;
+        assert_eq!(node.claim_ids(10).await, [next]);
     }
 
     #[proves("errors.poison", "claim.optimized")]
@@ -159,7 +178,7 @@ cases! {
         ok_vandal(cx.vandal().spoil(bad).await);
         cx.proving(["errors.poison", "get.whole"]);
         let found = node.get_all(&all).await;
-        assert_eq!(found.len(), 7, "one answer per id");
+        assert_eq!(found.len(), 7, "expected one answer per id");
         let good: Vec<JobId> = all.iter().copied().filter(|id| *id != bad).collect();
         let ids = |jobs: &[JobRecord]| -> Vec<JobId> {
             jobs.iter()
@@ -181,7 +200,7 @@ cases! {
                     break;
                 }
             }
-            assert_eq!(visited, good, "in pages of {limit}");
+            assert_eq!(visited, good, "unexpected jobs in pages of {limit}");
         }
     }
 
@@ -223,6 +242,6 @@ cases! {
 
 fn ok_vandal(spoiled: Result<(), crate::BoxError>) {
     if let Err(error) = spoiled {
-        panic!("the vandal failed: {error}");
+        panic!("the fixture could not damage the row: {error}");
     }
 }

@@ -15,7 +15,9 @@ async fn tenure(node: &TestNode, ttl: Duration) -> Guard {
             owner: node.label.clone(),
             fence,
         },
-        Acquired::Held(held) => panic!("the lock is held: {held:?}"),
+        Acquired::Held(held) => {
+            panic!("expected to acquire the free lock, found it held: {held:?}")
+        }
     }
 }
 
@@ -50,7 +52,10 @@ async fn assert_stale(cx: &Cx, node: &TestNode, guard: &Guard) {
     assert_eq!(purge(node, guard).await, Guarded::Stale, "{guard:?}");
     assert!(node.find(old).await.is_some());
     assert_eq!(sweep(node, guard).await, Guarded::Stale, "{guard:?}");
-    let row = node.node(silent.id).await.expect("the node is stored");
+    let row = node
+        .node(silent.id)
+        .await
+        .expect("the node should be stored");
     assert_eq!(row.status, NodeStatus::Active);
 }
 
@@ -160,8 +165,8 @@ cases! {
                 ElectionOutcome::Elected(term) => Some((*id, *term)),
                 _ => None,
             });
-            let (leader, term) = leaders.next().expect("one node is elected");
-            assert_eq!(leaders.next(), None, "two nodes are elected");
+            let (leader, term) = leaders.next().expect("one node should be elected");
+            assert_eq!(leaders.next(), None, "expected one elected node, found two");
             terms.push(term);
             let mut last = None;
             for (outcome, id, mut election) in turns {
@@ -175,7 +180,7 @@ cases! {
                     last = Some(election);
                 }
             }
-            let mut last = last.expect("one of them leads");
+            let mut last = last.expect("one of the nodes should lead");
             ok(last.resign().await);
             assert!(!last.leadership().is_leader());
         }
@@ -188,13 +193,13 @@ cases! {
         let (old, new) = (cx.node().await, cx.node().await);
         let (mut sleeper, mut successor) = (candidate(&old, "role"), candidate(&new, "role"));
         let ElectionOutcome::Elected(first) = ok(sleeper.turn(old.id).await) else {
-            panic!("the only candidate is not elected");
+            panic!("the only candidate should be elected");
         };
         // The old leader's local clock stood still, so the old leader considers itself the leader
         // until it calls the store.
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(successor.turn(new.id).await) else {
-            panic!("the successor is not elected");
+            panic!("the successor should be elected");
         };
         assert!(second > first);
         assert_eq!(sleeper.leadership().term(), Some(first));
@@ -210,13 +215,13 @@ cases! {
         let (a, b) = (cx.node().await, cx.node().await);
         let (mut old, mut new) = (candidate(&a, "role"), candidate(&b, "role"));
         let ElectionOutcome::Elected(first) = ok(old.turn(a.id).await) else {
-            panic!("the only candidate is not elected");
+            panic!("the only candidate should be elected");
         };
         // The step is as long as the lock's TTL, so the new candidate need not wait for the expiry.
         cx.proving(["lock.expire", "time.clock"]);
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(new.turn(b.id).await) else {
-            panic!("the new candidate is not elected");
+            panic!("the new candidate should be elected");
         };
         assert!(second > first);
         cx.proving(["guard.write"]);
@@ -238,11 +243,11 @@ cases! {
         let (a, b) = (cx.node().await, cx.node().await);
         let (mut leader, mut other) = (candidate(&a, "role"), candidate(&b, "role"));
         let ElectionOutcome::Elected(term) = ok(leader.turn(a.id).await) else {
-            panic!("the only candidate is not elected");
+            panic!("the only candidate should be elected");
         };
         let held = |turn| match turn {
             ElectionOutcome::OtherLeader { remaining, .. } => remaining,
-            turn => panic!("the lock is not held: {turn:?}"),
+            turn => panic!("expected the lock to be held by the other node, found {turn:?}"),
         };
         cx.proving(["lock.held", "time.clock"]);
         cx.set_back(30 * MINUTE).await;

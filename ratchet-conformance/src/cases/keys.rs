@@ -81,7 +81,7 @@ cases! {
         let token = node.take().await;
         assert_eq!(node.offer(&unique("k")).await, taken, "running");
         node.act(first, JobAction::Cancel).await;
-        assert_eq!(node.offer(&unique("k")).await, taken, "running, with a cancel request");
+        assert_eq!(node.offer(&unique("k")).await, taken, "expected a duplicate of the running job, although its cancellation was requested");
         node.succeed(token).await;
         node.add(unique("k")).await;
     }

@@ -514,13 +514,13 @@ cases! {
         assert_eq!(node.state(last).await, Blocked);
     }
 
-    #[proves("lane.promote", "errors.poison")]
+    #[proves("lane.promote", "errors.poison", "claim.damaged")]
     #[needs(Vandal, Lanes)]
     async fn a_head_that_cannot_be_read_ends_and_lets_the_next_go(cx: &Cx) {
         let node = cx.node().await;
         let all = node.add_all(&lane_jobs("l", 2)).await;
         if let Err(error) = cx.vandal().spoil(all[0]).await {
-            panic!("the row cannot be spoiled: {error}");
+            panic!("the fixture could not damage the row: {error}");
         }
         let mut claimed = node.claim_ids(10).await;
         // A store may or may not return the next job in the same claim.
@@ -592,7 +592,7 @@ cases! {
         assert_one_head_each(&nodes[0]).await;
         let left: Vec<JobRecord> = nodes[0].everything().await;
         let left: Vec<&JobRecord> = left.iter().filter(|job| !job.state.is_terminal()).collect();
-        assert_eq!(left, Vec::<&JobRecord>::new(), "jobs of a lane have not ended");
+        assert_eq!(left, Vec::<&JobRecord>::new(), "expected every job of the lane to end");
         assert_eq!(order.iter().map(Vec::len).sum::<usize>(), 3 * EACH);
         // Each racer ended the lane's jobs in the order in which each producer enqueued them.
         for had in order {

@@ -9,7 +9,9 @@ use super::prelude::*;
 fn fence(acquired: &Acquired) -> Fence {
     match acquired {
         Acquired::Acquired { fence } => *fence,
-        Acquired::Held(held) => panic!("the lock is held: {held:?}"),
+        Acquired::Held(held) => {
+            panic!("expected to acquire the free lock, found it held: {held:?}")
+        }
     }
 }
 
@@ -180,7 +182,7 @@ cases! {
                 cx.advance(SECOND).await;
             }
             let won = take(next, SECOND).await;
-            assert!(won > last, "round {round}: {won:?} after {last:?}");
+            assert!(won > last, "round {round}: expected the fence {won:?} to be greater than {last:?}");
             (holder, last) = (next, won);
         }
     }
@@ -198,7 +200,7 @@ cases! {
             let fence = take(&node, MINUTE).await;
             let after = time::to_millis(node.now().await);
             let range = next_in_time(last, before)..=next_in_time(last, after);
-            assert!(range.contains(&fence.0), "{fence:?} is not in {range:?}");
+            assert!(range.contains(&fence.0), "expected the fence {fence:?} in the range {range:?}");
             assert_eq!(release(&node, fence).await, Fenced::Applied);
             last = fence.0;
         }
@@ -255,12 +257,12 @@ cases! {
         assert_eq!(
             renew(&a, newer, MINUTE).await,
             Fenced::Stale,
-            "right fence, wrong owner"
+            "expected a call with the right fence and the wrong owner to be refused"
         );
         assert_eq!(
             renew(&b, held, MINUTE).await,
             Fenced::Stale,
-            "right owner, old fence"
+            "expected a call with the right owner and an old fence to be refused"
         );
         let before = a.inspect("lock").await;
         assert_eq!(before.map(|lock| lock.fence), Some(newer));
@@ -379,7 +381,7 @@ cases! {
                         continue;
                     };
                     let others = holders.fetch_add(1, Ordering::SeqCst);
-                    assert_eq!(others, 0, "two nodes hold the lock at once");
+                    assert_eq!(others, 0, "expected one holder of the lock at a time, found two");
                     tokio::task::yield_now().await;
                     holders.fetch_sub(1, Ordering::SeqCst);
                     assert_eq!(release(&node, fence).await, Fenced::Applied);
@@ -395,7 +397,7 @@ cases! {
         let mut all: Vec<Fence> = tenures.into_iter().flatten().collect();
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), 40, "a fence was returned twice");
+        assert_eq!(all.len(), 40, "expected every fence once, found one twice");
     }
     #[proves("lock.list")]
     #[needs(Clock)]
@@ -445,7 +447,7 @@ cases! {
                     break;
                 }
             }
-            assert_eq!(walked, all, "in pages of {limit}");
+            assert_eq!(walked, all, "unexpected locks in pages of {limit}");
         }
     }
 
@@ -457,7 +459,7 @@ cases! {
             fence(&node.acquire(lock, HOUR).await);
         }
         if let Err(error) = cx.vandal().spoil_lock(&name("bad")).await {
-            panic!("the lock cannot be spoiled: {error}");
+            panic!("the fixture could not damage the lock: {error}");
         }
         let listed = async |after, limit| -> Vec<Name> {
             let locks = node.list_locks(after, limit).await;
@@ -469,6 +471,22 @@ cases! {
         assert_eq!(listed(None, 1).await, ["a"]);
         assert_eq!(listed(Some("a"), 1).await, ["c"]);
         assert_eq!(listed(Some("c"), 1).await, [""; 0]);
+    }
+
+    #[proves("lock.damaged")]
+    #[needs(Vandal)]
+    async fn a_lock_that_cannot_be_read_is_acquired_by_no_owner(cx: &Cx) {
+        let (holder, other) = (cx.node().await, cx.node().await);
+        fence(&holder.acquire("bad", HOUR).await);
+        if let Err(error) = cx.vandal().spoil_lock(&name("bad")).await {
+            panic!("the fixture could not damage the lock: {error}");
+        }
+        for node in [&other, &holder] {
+            let locks = node.store.locks();
+            let answer = locks.acquire(&name("bad"), &node.label, HOUR).await;
+            let kind = answer.expect_err("the lock should not be acquired").kind();
+            assert_eq!(kind, StoreErrorKind::Corrupt);
+        }
     }
 
     #[proves("lock.list")]

@@ -9,14 +9,14 @@ cases! {
     async fn many_may_open_a_new_database_at_once(cx: &Cx) {
         let fixture = cx.fixture();
         if let Err(error) = fixture.renew().await {
-            panic!("the database cannot be renewed: {error}");
+            panic!("the fixture could not provide a new database: {error}");
         }
         let opened = race(8, |_| {
             let fixture = std::sync::Arc::clone(&fixture);
             async move {
                 let store = match fixture.open().await {
                     Ok(store) => store,
-                    Err(error) => panic!("the database cannot be opened: {error}"),
+                    Err(error) => panic!("the fixture could not open the database: {error}"),
                 };
                 let node = TestNode::new(store);
                 node.add(job()).await;

@@ -167,7 +167,7 @@ cases! {
         assert_eq!(b.beat_with(&b.heartbeat(NodeStatus::Left)).await.status, NodeStatus::Left);
         let reply = a.beat().await;
         assert_eq!(reply.previous, last);
-        let row = a.node(a.id).await.expect("it has a row");
+        let row = a.node(a.id).await.expect("the node should have a row");
         assert_eq!(row.last_seen, reply.database_time);
     }
 
@@ -253,12 +253,12 @@ cases! {
         assert_eq!(
             old.beat().await.status,
             NodeStatus::Dead,
-            "the old node learns that it is dead"
+            "expected the old node to learn that it is dead"
         );
         assert_eq!(
             status(&new).await,
             Some(NodeStatus::Active),
-            "the old node displaces no other"
+            "expected the new node to stay active, because a dead node displaces no other"
         );
     }
 
@@ -479,7 +479,7 @@ cases! {
         node.beat().await;
         cx.advance(DEAD_AFTER).await;
         node.beat().await;
-        let row = node.node(node.id).await.expect("it was not forgotten");
+        let row = node.node(node.id).await.expect("the row of the node should not be deleted");
         assert_eq!(row.started_at, started_at);
         assert_eq!(row.last_seen, time::add(started_at, DEAD_AFTER));
         cx.advance(DEAD_AFTER).await;

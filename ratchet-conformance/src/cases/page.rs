@@ -77,7 +77,7 @@ cases! {
         let all = node.add_all(&jobs(2)).await;
         node.act_on(&JobSelector::Ids(all.clone()), JobAction::Cancel).await;
         if let Err(error) = cx.vandal().spoil_ended(all[0]).await {
-            panic!("the row cannot be damaged: {error}");
+            panic!("the fixture could not damage the row: {error}");
         }
         let page = PageRequest::first(10).order(JobOrder::OldestFirst);
         let ended = JobFilter::all().state(JobState::Cancelled);
@@ -140,7 +140,7 @@ cases! {
             for order in [JobOrder::OldestFirst, JobOrder::NewestFirst] {
                 for limit in [1, 2, 9] {
                     let visited = node.walk(&filter, order, limit).await;
-                    assert_eq!(visited, expected, "{states:?} {order:?} by {limit}");
+                    assert_eq!(visited, expected, "unexpected pages of {states:?} with {order:?} and limit {limit}");
                 }
                 expected.reverse();
             }
@@ -238,10 +238,10 @@ cases! {
             let mut once = visited.clone();
             once.sort();
             once.dedup();
-            assert_eq!(once.len(), visited.len(), "a job was visited twice");
+            assert_eq!(once.len(), visited.len(), "expected every job once, found one twice");
             assert!(
                 before.iter().all(|id| visited.contains(id)),
-                "a job was missed"
+                "expected every job in the pages, found one missing"
             );
         }
     }

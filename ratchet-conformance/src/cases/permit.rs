@@ -10,7 +10,7 @@ use super::prelude::*;
 
 fn permits_of(node: &TestNode) -> &dyn PermitStore {
     let permits = node.store.permits();
-    permits.expect("the case says that it needs Permits")
+    permits.expect("the store should support permits, because the case requires the power Permits")
 }
 
 async fn set(node: &TestNode, resource: &str, max: u32) -> Changed {
@@ -101,7 +101,7 @@ cases! {
         // permit.
         let token = a.take().await;
         a.act(token.job, JobAction::Cancel).await;
-        assert_eq!(b.claim_ids(10).await, [], "the job with the permit still runs");
+        assert_eq!(b.claim_ids(10).await, [], "expected no claim while the job with the permit still runs");
         a.succeed(token).await;
         let token = a.take().await;
         a.release(token).await;
@@ -138,7 +138,7 @@ cases! {
         killed.alive(held_by_killed[0].claim.token).await;
         cx.advance(MINUTE).await;
         other.beat().await;
-        assert_eq!(other.claim_ids(10).await, [], "the killed node's claims are not reclaimed yet");
+        assert_eq!(other.claim_ids(10).await, [], "expected no claim before the killed node's claims are reclaimed");
         assert_eq!(other.reclaim(&reclaim()).await.len(), 2);
         let claimed = other.claim(10).await;
         assert_eq!(ids(&claimed), all[..2]);
@@ -294,7 +294,7 @@ cases! {
     #[needs(Permits, Recurring)]
     async fn a_recurring_definition_cannot_need_a_permit_that_was_never_set(cx: &Cx) {
         let node = cx.node().await;
-        let recurring = node.store.recurring().expect("the suite was told of it");
+        let recurring = node.store.recurring().expect("the store should support recurring definitions, because the suite lists the power Recurring");
         let definition = || {
             let job = job().permit("api");
             put(Recurring::every(Duration::from_secs(60)).job(job).named("d"))
@@ -436,6 +436,23 @@ cases! {
         assert_eq!(node.claim_ids(10).await, [behind]);
     }
 
+    #[proves("enqueue.refusals", "permit.unknown", "link.missing", "batch.join")]
+    #[needs(Permits, Workflows)]
+    async fn of_several_reasons_to_refuse_an_enqueue_the_permit_is_named_first(cx: &Cx) {
+        let node = cx.node().await;
+        let closed = node.batch().await;
+        node.close(closed).await;
+        let needs = job().permit("unknown");
+        let orphan = job().after(JobId::new(), Condition::Ended);
+        let late = job().in_batch(closed);
+        let mut batch = vec![late, orphan, needs];
+        for field in ["permit", "parent", "batch"] {
+            assert_refused(node.jobs().enqueue(&batch).await, field);
+            batch.pop();
+        }
+        assert_eq!(node.everything().await, []);
+    }
+
     #[proves("permit.order", "errors.poison")]
     #[needs(Permits, Vandal)]
     async fn jobs_that_cannot_be_read_use_up_no_permit(cx: &Cx) {
@@ -493,9 +510,9 @@ cases! {
                     let own = claimed.iter().filter(|job| job.claim.route.permit.is_some());
                     let own = own.count();
                     let now = holders.fetch_add(own, Ordering::SeqCst) + own;
-                    assert!(now <= MAX, "{now} hold one of {MAX} permits");
+                    assert!(now <= MAX, "{now} jobs hold permits; the limit is {MAX}");
                     let held = held(&node, "api").await;
-                    assert!(held <= MAX as u64, "{held} of {MAX} permits are held");
+                    assert!(held <= MAX as u64, "{held} permits are stored as held; the limit is {MAX}");
                     // Subtracts the jobs before their claims end. Otherwise another racer could
                     // claim a permit that was just freed, while this racer still counts as its
                     // holder.
@@ -541,7 +558,7 @@ cases! {
                     one.beat().await;
                     let claimed = one.claim(2).await;
                     let now = holders.fetch_add(claimed.len(), Ordering::SeqCst) + claimed.len();
-                    assert!(now <= MAX, "{now} hold one of {MAX} permits");
+                    assert!(now <= MAX, "{now} jobs hold permits; the limit is {MAX}");
                     holders.fetch_sub(claimed.len(), Ordering::SeqCst);
                     // In two of three rounds, the node settles its claims before it dies. In the
                     // third round, it dies while its claims still hold permits.
@@ -614,6 +631,6 @@ async fn held_or_waiting(node: &TestNode) -> bool {
 
 fn ok_or_die(spoiled: Result<(), crate::BoxError>) {
     if let Err(error) = spoiled {
-        panic!("the job cannot be spoiled: {error}");
+        panic!("the fixture could not damage the job: {error}");
     }
 }

@@ -239,7 +239,7 @@ cases! {
             match way {
                 "purged" => drop(ok(node.jobs().purge(&old).await)),
                 "archived" => {
-                    let archive = node.store.archive().expect("the case needs an archive");
+                    let archive = node.store.archive().expect("the store should have an archive, because the case requires the power Archive");
                     assert_eq!(ok(archive.archive(&old).await), Guarded::Done(4));
                 }
                 _ => {

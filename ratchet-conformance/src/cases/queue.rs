@@ -6,7 +6,7 @@ use super::prelude::*;
 /// Panics if the queue is not listed.
 fn counts(queues: &[QueueInfo], queue: &str) -> Vec<(JobState, u64)> {
     let found = queues.iter().find(|info| info.name == queue);
-    let info = found.unwrap_or_else(|| panic!("{queue:?} is not listed"));
+    let info = found.unwrap_or_else(|| panic!("the queue {queue:?} should be listed"));
     let counts = info.counts.iter();
     counts
         .map(|(state, count)| (*state, *count))
@@ -35,7 +35,7 @@ cases! {
             assert!(node.claim(10).await.is_empty());
         }
         nodes[2].add(job().queue("q")).await;
-        assert!(nodes[0].claim(10).await.is_empty(), "later jobs are paused too");
+        assert!(nodes[0].claim(10).await.is_empty(), "expected no claim, because the pause also applies to later jobs");
     }
 
     #[proves("queue.pause")]
@@ -281,7 +281,7 @@ cases! {
         };
         assert_eq!(kinds().await, ["head"]);
         let token = node.take().await;
-        assert_eq!(kinds().await, [""; 0], "the head runs");
+        assert_eq!(kinds().await, [""; 0], "expected no due job while the head of the lane runs");
         node.succeed(token).await;
         let mut due = if cx.has(Power::Lanes) { vec!["blocked"] } else { vec![] };
         assert_eq!(kinds().await, due);
@@ -311,7 +311,7 @@ cases! {
         }
         assert_eq!(node.count_due("other", 10).await, 1);
         node.pause_queue("q").await;
-        assert_eq!(node.count_due("q", 10).await, 4, "the queue is paused");
+        assert_eq!(node.count_due("q", 10).await, 4, "expected due jobs to be counted although the queue is paused");
     }
 
     #[proves("queue.depth")]
@@ -326,7 +326,7 @@ cases! {
         node.add_all(&head_and_blocked(cx, of)).await;
         assert_eq!(node.count_due("q", 10).await, 1);
         let token = node.take().await;
-        assert_eq!(node.count_due("q", 10).await, 0, "the head runs");
+        assert_eq!(node.count_due("q", 10).await, 0, "expected no due job while the head of the lane runs");
         node.succeed(token).await;
         let promoted = u64::from(cx.has(Power::Lanes));
         assert_eq!(node.count_due("q", 10).await, promoted);

@@ -7,12 +7,12 @@ use super::prelude::*;
 
 fn rates_of(node: &TestNode) -> &dyn RateStore {
     let rates = node.store.rates();
-    rates.expect("the case says that it needs Rates")
+    rates.expect("the store should support rate limits, because the case requires the power Rates")
 }
 
 async fn take(node: &TestNode, key: &str, rate: Rate) -> RateAnswer {
     let answers = take_all(node, &[(key, rate)]).await;
-    assert_eq!(answers.len(), 1, "one answer per request");
+    assert_eq!(answers.len(), 1, "expected one answer per request");
     answers[0]
 }
 
@@ -174,7 +174,7 @@ cases! {
         take(&node, "odd", Rate::new(3, SECOND)).await;
         for (passed, forgotten) in [(99, 0), (1, 1), (233, 0), (1, 1)] {
             cx.advance(Duration::from_millis(passed)).await;
-            assert_eq!(ok(rates.forget_idle(10).await), forgotten, "after {passed} ms more");
+            assert_eq!(ok(rates.forget_idle(10).await), forgotten, "unexpected number of deleted rates after {passed} ms more");
         }
     }
 

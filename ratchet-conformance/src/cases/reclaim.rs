@@ -61,7 +61,7 @@ cases! {
         assert_eq!(
             known.reclaim(&outage).await,
             [lost(gone, ReclaimReason::OwnerLeft, 0)],
-            "the claim of a node that left is reclaimed during an outage too"
+            "expected the claim of a node that left to be reclaimed even during an outage"
         );
         known.beat().await;
         assert_eq!(known.reclaim(&outage).await, []);
@@ -509,7 +509,7 @@ cases! {
         assert_eq!(
             node.reclaim(&reclaim()).await,
             [],
-            "the new body has not begun, nor stalled"
+            "expected no reclaim: the new body has not begun, so it has not stalled"
         );
     }
 

@@ -35,7 +35,7 @@ async fn declare(node: &TestNode, named: &str) {
 /// lock.
 async fn tenure(node: &TestNode) -> Guard {
     let Acquired::Acquired { fence } = node.acquire("startup", HOUR).await else {
-        panic!("a free lock cannot be acquired");
+        panic!("expected to acquire the free lock, found it held");
     };
     Guard {
         lock: name("startup"),
@@ -237,7 +237,7 @@ cases! {
         cx.advance(MINUTE).await;
         let firing = node.plan_one().await;
         let Fired::Applied(old) = node.fire(&firing).await else {
-            panic!("a firing with the present token is stale");
+            panic!("expected a firing with the current token to be applied, found it stale");
         };
         node.set_definition_paused("n", true).await;
         assert_eq!(node.delete_definition("n").await, Changed::Changed);
@@ -252,7 +252,7 @@ cases! {
         let again = node.plan_one().await;
         assert_eq!(again.last_slot(), firing.last_slot());
         let Fired::Applied(new) = node.fire(&again).await else {
-            panic!("a firing with the present token is stale");
+            panic!("expected a firing with the current token to be applied, found it stale");
         };
         assert_ne!(new, old);
         assert_eq!(node.everything().await.len(), 2);
@@ -312,7 +312,7 @@ cases! {
             node.define(minutely().named(named)).await;
         }
         if let Err(error) = cx.vandal().spoil_recurring(&name("bad")).await {
-            panic!("the definition cannot be spoiled: {error}");
+            panic!("the fixture could not damage the definition: {error}");
         }
         cx.advance(MINUTE).await;
         cx.proving(["recurring.unreadable"]);
@@ -325,7 +325,7 @@ cases! {
             claimed.extend(due.definitions.iter().map(|one| one.definition.name().to_string()));
         }
         assert_eq!((claimed.as_slice(), unreadable), (&["a".to_owned(), "c".to_owned()][..], 1));
-        assert_eq!(node.claim_due(1).await.next_in, Some(MINUTE), "no claim is due at once");
+        assert_eq!(node.claim_due(1).await.next_in, Some(MINUTE), "expected no definition that can be claimed at once");
         cx.proving(["errors.poison", "recurring.list"]);
         assert_eq!(walk(&node, 1).await, ["a", "c"]);
         cx.proving(["errors.poison", "recurring.get"]);
@@ -352,7 +352,7 @@ cases! {
         let open = node.plan_one().await;
         for named in ["fired", "paused"] {
             if let Err(error) = cx.vandal().spoil_recurring(&name(named)).await {
-                panic!("the definition cannot be spoiled: {error}");
+                panic!("the fixture could not damage the definition: {error}");
             }
             let again = put(minutely().named(named));
             assert_eq!(ok(node.recurring().put(&again).await), PutOutcome::Changed);

@@ -95,7 +95,7 @@ cases! {
         assert_eq!(again.definitions[0].revision, 3);
         let late = due.definitions[0].plan(due.now).expect("it was due");
         assert_nothing(&a, &late).await;
-        let firing = again.definitions[0].plan(again.now).expect("it is due");
+        let firing = again.definitions[0].plan(again.now).expect("the definition should be due");
         assert!(matches!(b.fire(&firing).await, Fired::Applied(_)));
     }
 
@@ -151,7 +151,7 @@ cases! {
         let slot = record.created_at + MINUTE;
         cx.advance(MINUTE + 7 * SECOND).await;
         let due = a.claim_due(1).await;
-        let firing = due.definitions[0].plan(due.now).expect("it is due");
+        let firing = due.definitions[0].plan(due.now).expect("the definition should be due");
         let id = JobId::of_slot(record.incarnation, slot);
         assert_eq!(a.fire(&firing).await, Fired::Applied(vec![Enqueued::Created(id)]));
         let moved = b.definition("n").await;
@@ -352,7 +352,7 @@ cases! {
         let claimed = node.claim_due(1).await.definitions.remove(0);
         let mut earlier = claimed.clone();
         earlier.next_fire = Some(slot(2));
-        let firing = earlier.plan(slot(2)).expect("it is due");
+        let firing = earlier.plan(slot(2)).expect("the definition should be due");
         assert!(matches!(node.fire(&firing).await, Fired::Applied(_)));
         let fired = node.definition("n").await;
         assert_eq!(Some(&fired), claimed.fired(&firing).as_ref());
@@ -462,7 +462,7 @@ cases! {
         firings.truncate(1);
         let answers = ok(node.recurring().fire(&firings).await);
         let Fired::Applied(jobs) = &answers[0] else {
-            panic!("a firing with the present token is stale");
+            panic!("expected a firing with the current token to be applied, found it stale");
         };
         assert_eq!(jobs.len(), MAX_CATCH_UP as usize);
     }

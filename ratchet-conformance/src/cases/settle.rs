@@ -25,11 +25,11 @@ cases! {
         let earliest = node.now().await;
         assert_eq!(node.settle(token, outcome.clone()).await, Fenced::Applied);
         let after = node.get(token.job).await;
-        let finished_at = after.finished_at.expect("a terminal job has finished");
+        let finished_at = after.finished_at.expect("an ended job should have the time of its end");
         assert!(earliest <= finished_at && finished_at <= node.now().await);
         let mut expected = before;
         let Outcome::Succeeded { result } = outcome else {
-            unreachable!("it is a success");
+            unreachable!("the outcome of this case is a success");
         };
         expected.state = JobState::Succeeded;
         expected.result = result;
@@ -401,7 +401,7 @@ cases! {
         cx.proving(["node.claims"]);
         let listed = a.beat().await.claims;
         let [lost] = listed[..] else {
-            panic!("the heartbeat lists {listed:?}")
+            panic!("expected one claim in the heartbeat's list, found {listed:?}")
         };
         cx.proving(["settle.effect"]);
         for _ in 0..2 {
@@ -427,8 +427,8 @@ cases! {
     #[needs(Permits, Lanes)]
     async fn a_claim_that_its_node_never_received_frees_its_lane_and_its_permit(cx: &Cx) {
         let node = cx.node().await;
-        let resource = Name::new("permit", "api").expect("a valid name");
-        let permits = node.store.permits().expect("the case needs them");
+        let resource = Name::new("permit", "api").expect("the name should be valid");
+        let permits = node.store.permits().expect("the store should support permits, because the case requires the power Permits");
         ok(permits.set_permits(&resource, 1, IfKnown::Change).await);
         let jobs = [job().lane("x").permit("api"), job().lane("x").permit("api")];
         let ids = node.add_all(&jobs).await;

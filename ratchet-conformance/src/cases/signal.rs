@@ -135,8 +135,8 @@ cases! {
         cx.advance(MILLI).await;
         assert_eq!(node.expire().await, [first]);
         let record = node.get(first).await;
-        let error = record.last_error.expect("it says why");
-        assert_eq!(error, "the signal `s` did not come within 60s");
+        let error = record.last_error.expect("the job should have an error");
+        assert_eq!(error, "the signal `s` did not arrive within 60s");
         assert_eq!((record.state, record.attempts, record.claim_seq), (Failed, 0, 0));
         assert_eq!(record.finished_at, Some(node.now().await));
         assert_eq!(node.history(first).await, []);

@@ -45,7 +45,10 @@ async fn assert_stale(cx: &Cx, node: &TestNode, token: ClaimToken) {
     cx.proving([]);
     assert_eq!(node.inputs(&[token]).await, [None]);
     let after = (node.get(token.job).await, node.history(token.job).await);
-    assert_eq!(after, before, "a stale write changed the job");
+    assert_eq!(
+        after, before,
+        "expected a stale write to leave the job unchanged"
+    );
 }
 
 cases! {

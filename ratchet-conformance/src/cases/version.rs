@@ -74,7 +74,7 @@ cases! {
             let bumped = bump(&node, "config").await;
             let after = time::to_millis(node.now().await);
             let range = next_in_time(last, before)..=next_in_time(last, after);
-            assert!(range.contains(&bumped), "{bumped} is not in {range:?}");
+            assert!(range.contains(&bumped), "expected the version {bumped} in the range {range:?}");
             last = bumped;
         }
     }
@@ -84,7 +84,7 @@ cases! {
     async fn a_bump_of_a_tenure_that_is_over_changes_nothing(cx: &Cx) {
         let node = cx.node().await;
         let Acquired::Acquired { fence } = node.acquire("lock", HOUR).await else {
-            panic!("a free lock cannot be acquired");
+            panic!("expected to acquire the free lock, found it held");
         };
         let guard = Guard {
             lock: name("lock"),

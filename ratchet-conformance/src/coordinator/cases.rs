@@ -64,7 +64,7 @@ async fn until<F: Future<Output = ()>>(
             return came;
         }
     }
-    panic!("a subscription received none of the repeated wakeups");
+    panic!("expected the subscription to receive one of the repeated wakeups");
 }
 
 /// Sends `wakeup` 20 times and checks that the calls do not block. The wakeups need not arrive.
@@ -75,7 +75,10 @@ async fn send_anyhow(from: &dyn ClusterCoordinator, wakeup: &Wakeup) {
         }
     };
     let sent = timeout(NEVER, sending).await;
-    assert!(sent.is_ok(), "an unreachable transport blocks the sender");
+    assert!(
+        sent.is_ok(),
+        "expected the sender to return although the transport is unreachable"
+    );
 }
 
 /// Waits until each of these streams has received a wakeup for any queue, which says that wakeups
@@ -88,7 +91,7 @@ async fn learn_of_outage(streams: &mut [WakeupStream]) {
         let told = told.await.is_ok();
         assert!(
             told,
-            "a subscription did not learn that wakeups may be lost"
+            "expected the subscription to report that wakeups may be lost"
         );
     }
 }
@@ -186,7 +189,7 @@ cases! {
             }
         };
         let done = timeout(NEVER, flood).await;
-        assert!(done.is_ok(), "a slow subscription blocks the sender");
+        assert!(done.is_ok(), "expected the sender to return although a subscription is slow");
     }
 
     #[proves("wakeup.delivery", "wakeup.harmless")]
@@ -198,7 +201,7 @@ cases! {
             node.notify(about("images")).await;
         }
         let woken = timeout(NEVER, stream.next()).await;
-        assert!(woken.is_ok(), "a subscription that missed wakeups got none");
+        assert!(woken.is_ok(), "expected a wakeup for the subscription that missed wakeups");
     }
 
     #[proves("wakeup.everyone", "wakeup.harmless")]
@@ -246,7 +249,7 @@ cases! {
             let from_a_node =
                 |came: &Wakeup| came.source.is_some() && !came.is_echo_of(ids[own]);
             let came = until(stream, both, from_a_node).await;
-            assert_eq!(came, sent(other), "a wakeup that is not an echo comes from the other");
+            assert_eq!(came, sent(other), "expected a wakeup that is not an echo to come from the other node");
             // A client is not a node, so its wakeups are never echoes. They must reach all streams.
             reach(&*ends[own], &about("videos"), std::slice::from_mut(stream)).await;
         }
@@ -287,7 +290,7 @@ cases! {
             let mut others = [a.subscribe(), b.subscribe()];
             let listener = tokio::spawn(caught(async move {
                 let wakeup = doomed.next().await;
-                panic!("the listener panics at {wakeup:?}");
+                panic!("planned panic of the listener at {wakeup:?}");
             }));
             let panicked = timeout(NEVER, async {
                 while !listener.is_finished() {
@@ -297,7 +300,7 @@ cases! {
                 listener.await
             })
             .await;
-            let panicked: Result<(), String> = panicked.expect("it gets a wakeup").expect("caught");
+            let panicked: Result<(), String> = panicked.expect("the listener should get a wakeup").expect("the test should catch the panic");
             assert!(panicked.is_err());
             let next = about(&format!("images {round}"));
             reach(&*a, &next, &mut others).await;
@@ -365,12 +368,12 @@ cases! {
                 }
             })
             .await;
-            assert!(ended.is_ok(), "{} tasks still run", tasks() - before);
+            assert!(ended.is_ok(), "expected all tasks to end, found {} still running", tasks() - before);
             if let Some(stream) = &mut orphan {
                 // The stream still yields the wakeups that had arrived, and then stays pending.
                 let left = async { while stream.next().now_or_never().is_some() {} };
                 let waits = timeout(NEVER, left).await;
-                assert!(waits.is_ok(), "a stream without a coordinator yields wakeups without end");
+                assert!(waits.is_ok(), "expected a stream without a coordinator to stop yielding wakeups");
             }
         }
         // Other coordinators are not affected.

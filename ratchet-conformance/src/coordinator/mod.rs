@@ -188,7 +188,11 @@ impl Transport {
         // the suite listed the power, these cases would fail.
         if fixture.outage().is_some() != powers.contains(&Power::Outage) {
             fixture.teardown().await;
-            return Err("the powers of the suite and of the fixture differ in Outage".into());
+            return Err(
+                "the suite lists the power Outage and the fixture lacks it, or the fixture \
+                 has it and the suite does not list it"
+                    .into(),
+            );
         }
         Ok(Self {
             fixture,
@@ -198,13 +202,16 @@ impl Transport {
 
     fn outage(&self) -> &dyn Outage {
         let outage = self.fixture.outage();
-        outage.expect("the case says that it needs Outage")
+        outage.expect(
+            "the fixture should have an outage, because the case requires the power \
+             Outage",
+        )
     }
 
     async fn connect(&self) -> Arc<dyn ClusterCoordinator> {
         match self.fixture.connect().await {
             Ok(coordinator) => coordinator,
-            Err(error) => panic!("the coordinator cannot connect: {error}"),
+            Err(error) => panic!("the fixture could not connect the coordinator: {error}"),
         }
     }
 }

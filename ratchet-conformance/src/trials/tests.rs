@@ -131,7 +131,7 @@ static FAILS: Case<Probe> = Case {
     body: |probe| {
         Box::pin(async {
             probe.0.proving(&["claim.order"]);
-            panic!("the second comes first");
+            panic!("planned failure of the case");
         })
     },
     ..BASE
@@ -148,7 +148,7 @@ static CONFUSED: Case<Probe> = Case {
     body: |probe| {
         Box::pin(async {
             probe.0.proving(&["claim.dew"]);
-            panic!("and then it failed");
+            panic!("planned failure of the case");
         })
     },
     ..BASE
@@ -179,11 +179,11 @@ fn every_power_that_differs_is_named_with_who_lacks_it() {
     runtime().block_on(async {
         assert_eq!(check(Power::MEMORY).await, None);
         let failure = check(&powers).await.unwrap();
-        let lacks = "the suite was given Vandal, but the fixture lacks it";
+        let lacks = "the suite lists the power Vandal, but the fixture lacks it";
         assert!(failure.contains(lacks), "{failure}");
         powers.retain(|power| *power != Power::Vandal);
         let failure = check(&powers).await.unwrap();
-        let has = "the store has Rates, but the suite was not given it";
+        let has = "the store has the power Rates, but the suite does not list it";
         assert!(failure.contains(has), "{failure}");
     });
 }
@@ -198,7 +198,8 @@ fn a_failure_breaks_the_clauses_of_its_assertion_and_quotes_them() {
     let told = explain("mystore", &FAILS, &failure);
     let sentence = clauses::sentence("claim.order").unwrap();
     let expected = format!(
-        "mystore breaks [claim.order]\n  [claim.order] {sentence}\nthe second comes first\n  at "
+        "mystore breaks [claim.order]\n  [claim.order] {sentence}\nplanned failure of the case\n  \
+         at "
     );
     assert!(told.starts_with(&expected), "{told}");
     let (_, result) = run_one(&FAILS, &probe());
@@ -212,7 +213,10 @@ fn a_case_that_names_a_clause_it_does_not_prove_fails_itself() {
     assert_eq!(conclusion.num_failed, 1);
     let detail = result.detail.unwrap();
     assert!(
-        detail.contains("claim.dew, which it does not prove; and it failed: and then it failed"),
+        detail.contains(
+            "claim.dew, but does not list it among the clauses that it proves; the \
+             case also failed: planned failure of the case"
+        ),
         "{detail}"
     );
 }
@@ -246,7 +250,7 @@ async fn a_case_has_a_time_limit_for_each_of_its_parts() {
     let stuck = stuck.outcome.unwrap_err();
     assert_eq!(stuck.cause(), Cause::Setup);
     assert!(
-        stuck.to_string().contains("was not made within 240s"),
+        stuck.to_string().contains("was not created within 240s"),
         "{stuck}"
     );
     let hanging = run_case(&HANGS, &|| Box::pin(async { Ok(Probe::default()) })).await;

@@ -664,7 +664,8 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
-    let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
+    let found =
+        Suite::case(case).unwrap_or_else(|| panic!("the suite should have the case {case}"));
     Suite::check_without_shrinking(found, &powers(), sabotaged(sabotage)).await
 }
 
@@ -731,6 +732,9 @@ fn every_sabotage_is_tried() {
         let tried = catches()
             .chain([SILENT])
             .any(|(other, _)| other == *sabotage);
-        assert!(tried, "{sabotage:?} has no case that catches it");
+        assert!(
+            tried,
+            "expected a case that catches {sabotage:?}, found none"
+        );
     }
 }

@@ -7,7 +7,8 @@ use crate::sabotaged;
 
 /// Runs a case, and shrinks a failing history.
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
-    let found = Suite::case(case).unwrap_or_else(|| panic!("there is no case {case}"));
+    let found =
+        Suite::case(case).unwrap_or_else(|| panic!("the suite should have the case {case}"));
     Suite::check(found, &powers(), sabotaged(sabotage)).await
 }
 
@@ -45,7 +46,7 @@ async fn a_failure_of_a_history_is_one_field_of_one_job() {
             break;
         }
     }
-    let failure = told.expect("a history has jobs of version 2");
+    let failure = told.expect("a history should contain jobs of payload version 2");
     assert_eq!(failure.clauses(), ["model.agrees"]);
     let told = failure.to_string();
     let first = told.lines().next().unwrap_or_default();

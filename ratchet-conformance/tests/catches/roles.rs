@@ -64,8 +64,10 @@ impl NodeStore for Sabotaged {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
         let mut heartbeat = heartbeat.clone();
         if self.is(Sabotage::LetsLabelsBeShared) {
-            heartbeat.label =
-                Name::new("label", heartbeat.node.to_string()).expect("a UUID is a name");
+            heartbeat.label = Name::new("label", heartbeat.node.to_string()).expect(
+                "a UUID should be a valid \
+                 name",
+            );
         }
         if self.is(Sabotage::TakesNoKindsForSilence) {
             let kinds = &mut heartbeat.profile.kinds;
@@ -319,7 +321,12 @@ impl DiagnosticStore for Sabotaged {
             }
             Sabotage::CriesWolf => findings.insert(0, Finding::missing("jobs_claim")),
             Sabotage::ListsFindingsAsTheyCome => {
-                let late = Finding::new("late", Severity::Warning, "it is worse than the first");
+                let late = Finding::new(
+                    "late",
+                    Severity::Warning,
+                    "this finding is worse than the \
+                     first",
+                );
                 findings.push(late);
             }
             _ => {}

@@ -467,7 +467,7 @@ impl Residue for SabotagedFixture {
 #[async_trait]
 impl Vandal for SabotagedFixture {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
-        Err(format!("the row of {job} is in memory").into())
+        Err(format!("cannot damage the row of {job}, which is in memory").into())
     }
 
     /// A child that is never due keeps the job in its table, as an unreadable row would.

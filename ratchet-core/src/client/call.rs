@@ -86,7 +86,7 @@ impl Calls {
                 }
                 failed(
                     StoreErrorKind::Timeout,
-                    format!("no answer within {deadline:?}"),
+                    format!("the store did not answer within {deadline:?}"),
                 )
             }
         };

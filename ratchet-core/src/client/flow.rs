@@ -104,7 +104,7 @@ impl Step {
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
-        reason = "what it changes is the workflow"
+        reason = "the method changes the workflow; callers may ignore the returned step"
     )]
     pub fn after(self, step: &Self) -> Self {
         self.when(step, Condition::Succeeded)
@@ -113,7 +113,7 @@ impl Step {
     /// Runs this step once all of `steps` have succeeded.
     #[expect(
         clippy::return_self_not_must_use,
-        reason = "what it changes is the workflow"
+        reason = "the method changes the workflow; callers may ignore the returned step"
     )]
     pub fn after_all<'a>(self, steps: impl IntoIterator<Item = &'a Self>) -> Self {
         steps.into_iter().fold(self, Self::after)
@@ -124,7 +124,7 @@ impl Step {
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
-        reason = "what it changes is the workflow"
+        reason = "the method changes the workflow; callers may ignore the returned step"
     )]
     pub fn after_failure(self, step: &Self) -> Self {
         self.when(step, Condition::Failed)
@@ -134,7 +134,7 @@ impl Step {
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
-        reason = "what it changes is the workflow"
+        reason = "the method changes the workflow; callers may ignore the returned step"
     )]
     pub fn after_end(self, step: &Self) -> Self {
         self.when(step, Condition::Ended)
@@ -145,7 +145,7 @@ impl Step {
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
-        reason = "what it changes is the workflow"
+        reason = "the method changes the workflow; callers may ignore the returned step"
     )]
     pub fn when(self, step: &Self, condition: Condition) -> Self {
         self.change(|job| job.after(step.id, condition))
@@ -155,7 +155,7 @@ impl Step {
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
-        reason = "what it changes is the workflow"
+        reason = "the method changes the workflow; callers may ignore the returned step"
     )]
     pub fn after_batch(self, batch: BatchId, condition: BatchCondition) -> Self {
         self.change(|job| job.after_batch(batch, condition))

@@ -186,7 +186,7 @@ impl Client {
             };
             match enqueued.await {
                 Err(error) if error.is_transient() && tries < Self::ENQUEUE_TRIES => {
-                    tracing::debug!(%error, "enqueue failed, trying again");
+                    tracing::debug!(%error, "enqueueing failed; retrying after a pause");
                     tries += 1;
                     tokio::time::sleep(backoff.next(0.5)).await;
                 }
@@ -270,8 +270,12 @@ impl Client {
                 store.enqueue_on(transaction.connection(), jobs.to_vec(), wakeups)
             }
             None => async {
-                Err(StoreError::new(StoreErrorKind::Misconfigured, "enqueue_in")
-                    .with_source("the store cannot enqueue in a transaction of the application"))
+                Err(
+                    StoreError::new(StoreErrorKind::Misconfigured, "enqueue_in").with_source(
+                        "the store does not support enqueueing in a transaction of the \
+                         application",
+                    ),
+                )
             }
             .boxed(),
         }

@@ -53,7 +53,8 @@ impl Client {
                 Some(info) => tracing::info!(
                     target: "ratchet::node",
                     %resource, known = info.max, declared = max,
-                    "the stored number of permits differs from the declared one and is kept; Client::set_permits changes it"
+                    "the store has another number of permits for this resource than the node \
+                     declares, and keeps it; to change it, call Client::set_permits"
                 ),
                 None => {
                     let declared = self.0.calls.call("set_permits", |store| async move {

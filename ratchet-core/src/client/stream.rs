@@ -47,7 +47,7 @@ pub struct StreamCounts {
 /// # Ok(()) }
 /// ```
 #[derive(Debug, thiserror::Error)]
-#[error("after {} jobs: {source}", .before.created + .before.duplicates)]
+#[error("enqueueing the stream stopped after {} jobs: {source}", .before.created + .before.duplicates)]
 #[non_exhaustive]
 pub struct StreamError {
     /// The counts of the calls that succeeded. After a timeout the jobs of the failed call, which

@@ -191,7 +191,7 @@ impl Client {
     async fn read_peers(self) {
         match self.nodes().await {
             Ok(nodes) => self.0.peers.replace(nodes),
-            Err(error) => tracing::debug!(%error, "cannot read which nodes are idle"),
+            Err(error) => tracing::debug!(%error, "could not read which nodes are idle"),
         }
     }
 
@@ -261,7 +261,10 @@ impl Client {
             metrics::wakeup_sent(sent);
         }
         if !sent {
-            tracing::debug!("gave up sending a wakeup: the coordinator did not accept it in time");
+            tracing::debug!(
+                "gave up sending a wakeup, because the coordinator did not accept it \
+                 in time"
+            );
         }
     }
 }

@@ -243,7 +243,8 @@ impl Election {
                 ElectionOutcome::AlreadyLeader(term)
             }
             Fenced::Stale => {
-                tracing::warn!(role = %self.leadership.role(), "the leadership was lost");
+                tracing::warn!(role = %self.leadership.role(), "the node lost its leadership: the \
+                    store did not renew the lock, because this term has ended");
                 self.leadership.step_down(StepDown::Superseded);
                 ElectionOutcome::Conflict
             }
@@ -375,7 +376,7 @@ impl Rival {
 fn owner_name(node: NodeId) -> Name {
     match Name::new("owner", node.to_string()) {
         Ok(owner) => owner,
-        Err(_) => unreachable!("an id makes a valid name"),
+        Err(_) => unreachable!("a node id is always a valid name"),
     }
 }
 

@@ -196,7 +196,8 @@ impl Leadership {
                     let _ = changes.changed().await;
                 }
                 Some(until) if time::monotonic() >= until => {
-                    tracing::warn!(role = %self.0.role, "fenced: the leadership could not be renewed in time");
+                    tracing::warn!(role = %self.0.role, "the node gave up its leadership, because \
+                        it could not renew the lock within fence_timeout");
                     self.step_down(StepDown::Fenced);
                 }
                 Some(until) => tokio::time::sleep_until(until).await,

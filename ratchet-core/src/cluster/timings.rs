@@ -126,13 +126,13 @@ impl LeaderTimings {
         refuse(
             self.ttl > Duration::from_secs(86_400),
             &[TTL],
-            format!("ttl {:?} is longer than a day", self.ttl),
+            format!("ttl is {:?}, which is longer than a day", self.ttl),
         );
         refuse(
             self.heartbeat.saturating_add(self.renew_timeout) >= self.fence_timeout,
             &[HEARTBEAT, RENEW, FENCE],
             format!(
-                "heartbeat {:?} + renew_timeout {:?} is not shorter than fence_timeout {:?}",
+                "heartbeat {:?} + renew_timeout {:?} must be shorter than fence_timeout {:?}",
                 self.heartbeat, self.renew_timeout, self.fence_timeout
             ),
         );
@@ -144,7 +144,8 @@ impl LeaderTimings {
             stopped > self.ttl,
             &[FENCE, TEARDOWN, TTL],
             format!(
-                "fence_timeout {:?} + watchdog tick {:?} + teardown {:?} is longer than ttl {:?}",
+                "fence_timeout {:?} + watchdog tick {:?} + teardown {:?} must not be longer than \
+                 ttl {:?}",
                 self.fence_timeout,
                 self.tick(),
                 self.teardown,
@@ -213,7 +214,11 @@ mod tests {
         for (timings, part) in table {
             let problems = timings.problems();
             assert_eq!(problems.len(), 1, "{problems:?}");
-            assert!(problems[0].contains(part), "{part} not in {problems:?}");
+            assert!(
+                problems[0].contains(part),
+                "expected one problem that contains `{part}`, \
+                 found {problems:?}"
+            );
         }
     }
 }

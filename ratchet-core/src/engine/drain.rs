@@ -24,7 +24,7 @@ pub(super) async fn drain(run: &Run) {
     tracing::info!(
         target: "ratchet::node",
         %node, %label, bodies = run.shared.node_status.bodies(), ?grace,
-        "node drains: claims nothing more, and waits for its bodies"
+        "node is draining: it claims no more jobs and waits for its running bodies"
     );
     run.stops.draining.cancel();
     run.claims.hand_back_waiting();
@@ -43,7 +43,8 @@ pub(super) async fn drain(run: &Run) {
                 result = "abandoned";
                 tracing::error!(
                     claims = run.claims.held(),
-                    "left without settling all claims; other nodes reclaim the jobs"
+                    "the node stops without having settled all its claims; other nodes will \
+                     reclaim the jobs"
                 );
             }
         }
@@ -65,7 +66,7 @@ pub(super) async fn drain(run: &Run) {
     if let Err(error) =
         undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Draining).await
     {
-        tracing::warn!(%error, "could not hand back claims whose answer was lost");
+        tracing::warn!(%error, "could not hand back claims, of which the store's reply was lost");
     }
     run.identity.set_status(NodeStatus::Left);
     if let Err(error) = undelivered::beat_and_hand_back(&run.undelivered, NodeStatus::Left).await {

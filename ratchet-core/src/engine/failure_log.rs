@@ -88,7 +88,7 @@ impl NodeHook for FailureLog {
                     tracing::error!(
                         target: "ratchet::job",
                         %kind, %id, %queue, attempt, error, suppressed,
-                        "a job failed for good: it is a dead letter"
+                        "a job failed permanently and is now a dead letter"
                     );
                 }
             }
@@ -104,7 +104,7 @@ impl NodeHook for FailureLog {
                 tracing::warn!(
                     target: "ratchet::job",
                     %kind, ?level, suppressed = window.suppressed,
-                    "more jobs failed than were logged"
+                    "some failed jobs of this kind were not logged; `suppressed` is their number"
                 );
             }
         }

@@ -95,7 +95,7 @@ pub(super) async fn end(mut tasks: JoinSet<()>) {
     if tokio::time::timeout(LEAVE_BEHIND, ended).await.is_err() {
         tracing::error!(
             bodies = tasks.len(),
-            "abandoned bodies that block their threads"
+            "abandoned bodies that did not stop, because they block their threads"
         );
         tasks.detach_all();
     }

@@ -322,7 +322,10 @@ pub enum RunError {
     /// Another node started under the same label and took over from this node. Either the other
     /// node replaces this process, or two nodes were given the same
     /// [label](crate::NodeBuilder::label) by mistake.
-    #[error("another node runs under the label {label}")]
+    #[error(
+        "another node runs under the label {label} and has replaced this node; every running \
+         node needs its own label"
+    )]
     Displaced {
         /// Label that both nodes use.
         label: Name,

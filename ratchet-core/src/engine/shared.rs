@@ -176,7 +176,7 @@ fn default_label(id: NodeId) -> Name {
     let text = format!("node-{id}");
     match Name::new("label", text) {
         Ok(label) => label,
-        Err(_) => unreachable!("an id makes a valid name"),
+        Err(_) => unreachable!("a node id is always a valid name"),
     }
 }
 

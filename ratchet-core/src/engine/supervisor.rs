@@ -32,7 +32,7 @@ pub(super) fn keep<T, F>(
             tracing::error!(
                 name,
                 panic = panic_text(&*panic),
-                "a loop panicked, restarting it"
+                "a loop of the engine panicked; restarting it"
             );
             tokio::time::sleep(REST).await;
         }

@@ -176,7 +176,7 @@ impl JobContext {
         match self.parts.state.get::<T>() {
             Some(value) => value,
             None => panic!(
-                "no state of type {} was given to the node",
+                "the node has no state of type {}; add it with NodeBuilder::state",
                 type_name::<T>()
             ),
         }

@@ -411,7 +411,7 @@ impl Layers {
         for (kind, wrap) in self.by_kind.into_iter().rev() {
             if !kinds.contains(&kind) {
                 problems.push(format!(
-                    "a layer is for the kind {kind}, which is not registered"
+                    "a layer is for the kind {kind}, but no job of this kind is registered"
                 ));
             }
             let inner = by_kind.entry(kind).or_default();

@@ -158,7 +158,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + 'static {
     fn upcast(version: u32, payload: serde_json::Value) -> Result<serde_json::Value, BoxError> {
         let _ = payload;
         Err(format!(
-            "{} has no upcast from version {version}",
+            "{} has no upcast from payload version {version}",
             type_name::<Self>()
         )
         .into())

@@ -42,7 +42,12 @@ impl ParentJob {
     /// been purged.
     pub fn result<T: DeserializeOwned>(&self) -> Result<T, InvalidInput> {
         let result = self.record.as_ref().and_then(|job| job.result.as_ref());
-        let nothing = || InvalidInput::new("result", format!("of {} is not available", self.id));
+        let nothing = || {
+            InvalidInput::new(
+                "result",
+                format!("of the parent {} is not available", self.id),
+            )
+        };
         decode("result", result.ok_or_else(nothing)?)
     }
 }

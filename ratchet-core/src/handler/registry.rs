@@ -66,10 +66,16 @@ impl<J: Job> Handler for Typed<J> {
 /// Decodes a payload. `version` is the version of its format. An older payload is upcast first. If
 /// the payload does not decode, returns the reason as the error.
 pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> {
-    let no_such = |error| format!("the payload is not a {}: {}", J::KIND, misfit(&error));
+    let no_such = |error| {
+        format!(
+            "the payload does not decode as a {}: {}",
+            J::KIND,
+            misfit(&error)
+        )
+    };
     if version > J::VERSION {
         return Err(format!(
-            "the payload has version {version}, but the newest known version is {}",
+            "the payload has version {version}, but this node supports only versions up to {}",
             J::VERSION
         ));
     }
@@ -80,7 +86,7 @@ pub(crate) fn decode<J: Job>(payload: &Json, version: u32) -> Result<J, String> 
     let upcast = J::upcast(version, stored).map_err(|error| {
         // The message includes the causes of the error.
         let error = JobError::from(error);
-        format!("the payload does not upcast from version {version}: {error}")
+        format!("the payload could not be upcast from version {version}: {error}")
     })?;
     // Encodes to text first, because some types decode only from text.
     let upcast = Json::encode("payload", &upcast).map_err(|error| error.to_string())?;
@@ -105,7 +111,10 @@ impl Registry {
         let handler: Arc<dyn Handler> = Arc::new(Typed::<J>(PhantomData));
         let ours = handler.job_type();
         if let Err(problem) = check_payload_version(J::VERSION) {
-            problems.push(format!("the version of {}: {problem}", ours.1));
+            problems.push(format!(
+                "the payload version of {} is invalid: {problem}",
+                ours.1
+            ));
         }
         let aliases = J::ALIASES.iter().map(|alias| ("alias", *alias));
         let names = [("kind", J::KIND)].into_iter().chain(aliases);
@@ -119,7 +128,7 @@ impl Registry {
                 }
             };
             if own.contains(&name) {
-                problems.push(format!("{} has the name {name} twice", ours.1));
+                problems.push(format!("{} uses the name {name} twice", ours.1));
                 continue;
             }
             own.push(name.clone());
@@ -132,7 +141,7 @@ impl Registry {
                 break;
             }
             problems.push(format!(
-                "the name {name} is claimed by {} and by {}",
+                "the kind or alias {name} belongs to both {} and {}",
                 other.1, ours.1
             ));
         }

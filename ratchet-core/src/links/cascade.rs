@@ -372,7 +372,7 @@ mod tests {
                 job.state = state;
                 cascade.children(vec![job]);
                 let Some(Ask::Write(changes)) = cascade.next() else {
-                    panic!("the link is decided");
+                    panic!("expected a write of the decided link");
                 };
                 assert_eq!(changes.links.len(), 1);
                 assert!(changes.cancelled.is_empty() && changes.released.is_empty());
@@ -391,7 +391,7 @@ mod tests {
         link.after = None;
         cascade.children(vec![waiting(child, vec![link])]);
         let Some(Ask::Write(changes)) = cascade.next() else {
-            panic!("the link is decided");
+            panic!("expected a write of the decided link");
         };
         assert_eq!(changes.cancelled, [child]);
     }
@@ -431,7 +431,7 @@ mod tests {
         };
         cascade.children(vec![waiting(callback, vec![link])]);
         let Some(Ask::Write(changes)) = cascade.next() else {
-            panic!("the link is decided");
+            panic!("expected a write of the decided link");
         };
         assert_eq!(changes.released, [callback]);
         assert_eq!(cascade.next(), None);

@@ -102,13 +102,13 @@ impl Graph {
             }
         }
         if let Some(one) = self.on_a_cycle() {
-            let problem = format!("forms a cycle: {one} would wait for itself");
+            let problem = format!("forms a cycle: the job {one} would wait for itself");
             return Err(InvalidInput::new("parent", problem));
         }
         if generations > MAX_GENERATIONS {
             let problem = format!(
-                "chain is too long: {generations} jobs wait one after the other, \
-                 and {MAX_GENERATIONS} are allowed"
+                "chain is too long: {generations} jobs wait one after the other; at most \
+                 {MAX_GENERATIONS} are allowed"
             );
             return Err(InvalidInput::new("parent", problem));
         }

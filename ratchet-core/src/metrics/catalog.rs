@@ -180,23 +180,29 @@ catalog! {
     // Claiming.
     CLAIM_CALLS: Counter "ratchet_claim_calls_total"
         [POOL, one_of("result", &["full", "partial", "empty", "failed"])]
-        "Polls: calls that claim jobs, by whether they returned as many jobs as requested.";
+        "Calls of this process that claim jobs. `full`: the store returned as many jobs as \
+         requested. `partial`: it returned fewer. `empty`: it returned none.";
     JOBS_CLAIMED: Counter "ratchet_jobs_claimed_total" [POOL]
-        "Jobs that were claimed.";
+        "Jobs that the nodes of this process claimed.";
     POLL_DELAY: Histogram "ratchet_poll_delay_seconds" [POOL]
-        "Planned delay before the next poll, after a poll that found too few jobs or failed. While a leader watches for due jobs on its behalf, the actual delay is longer.";
+        "Planned delay before the next poll, after a poll that found too few jobs or failed. While \
+         a leader watches for due jobs for an idle node, the actual delay of that node is \
+         longer.";
     CLAIMS_WAITING: Gauge "ratchet_claims_waiting" [POOL]
         "Prefetched claims that wait for a slot, as of the last poll or check.";
     PREFETCH_EXPIRED: Counter "ratchet_prefetch_expired_total" [POOL]
-        "Prefetched claims that were given back because no slot was free for too long.";
+        "Prefetched claims that were given back because no slot became free within the prefetch \
+         TTL.";
     CLAIMS_HANDED_BACK: Counter "ratchet_claims_handed_back_total" [POOL]
-        "Claims that were given back before their bodies began: at a drain, on standby, or because they were prefetched too early.";
+        "Claims that were given back before their bodies began: because the node drained, became a \
+         standby, or had prefetched them too early.";
     CLAIMS_LOST: Counter "ratchet_claims_lost_total"
         [POOL, one_of("during", &["wait", "run"])]
-        "Claims that were taken away from this node before they ended, while they waited or while their bodies ran.";
+        "Claims that this node lost before they ended, while they waited or while their bodies \
+         ran.";
     JOBS_PUT_OFF: Counter "ratchet_jobs_put_off_total"
         [POOL, one_of("reason", &["suspect", "newer_payload", "rate_limit", "rate_limit_key", "limiter_failed"])]
-        "Claimed jobs that were given back because they may not begin yet.";
+        "Claimed jobs that were given back because their bodies may not begin yet.";
 
     // Running.
     JOBS_BEGUN: Counter "ratchet_jobs_begun_total" [KIND, POOL]
@@ -212,19 +218,21 @@ catalog! {
     JOB_PANICS: Counter "ratchet_job_panics_total" [KIND, POOL]
         "Bodies that panicked.";
     JOB_TIMEOUTS: Counter "ratchet_job_timeouts_total" [KIND, POOL]
-        "Bodies that were dropped at their timeout.";
+        "Bodies that were dropped when their timeout expired.";
     JOB_STALLS: Counter "ratchet_job_stalls_total" [KIND, POOL]
-        "Bodies that were dropped because they gave no sign of life. Their claims also count as lost.";
+        "Bodies that were dropped because they gave no sign of life within their stall timeout. \
+         Their claims also count as lost.";
     JOBS_UNREADABLE: Counter "ratchet_jobs_unreadable_total" [KIND, POOL]
         "Jobs whose payload could not be decoded, so that no body ran. They are dead letters.";
     SUSPECTS_BEGUN: Counter "ratchet_suspects_begun_total" [POOL]
-        "Jobs that were reported before their body began, because an earlier claim of them was lost with its node.";
+        "Jobs whose start the node recorded in the store before it ran them, because an earlier \
+         claim of the job was lost when its node crashed or stopped.";
     RATE_LIMIT_WAIT: Histogram "ratchet_rate_limit_wait_seconds" [KIND]
         "Waiting time that a rate limiter imposed on a job.";
     PERMIT_WAIT: Histogram "ratchet_permit_wait_seconds" [POOL]
         "Same as ratchet_job_wait_seconds, for jobs that needed a permit.";
     PERMIT_RESTS: Counter "ratchet_permit_rests_total" [POOL]
-        "Pauses of pollers that let other nodes take permits which this node just released.";
+        "Pauses of pollers after this node released permits, so that other nodes can take the permits.";
 
     // Ending.
     JOBS_SETTLED: Counter "ratchet_jobs_settled_total"
@@ -237,17 +245,19 @@ catalog! {
     SETTLE_RETRIES: Counter "ratchet_settle_retries_total" [one_of("error", ERRORS)]
         "Settle calls that failed. Each is retried until it succeeds.";
     SETTLEMENTS_STALE: Counter "ratchet_settlements_stale_total" [POOL]
-        "Settlements that came too late: the claim had been taken away from this node, so the body may run a second time.";
+        "Settlements that came too late: this node had already lost the claim, so the body may run \
+         a second time.";
     SETTLEMENTS_REFUSED: Counter "ratchet_settlements_refused_total" []
-        "Settlements that the store refused permanently although it applied others.";
+        "Settlements that the store rejected with a permanent error, although it applied others.";
     REPORTS: Counter "ratchet_reports_total"
         [one_of("outcome", &["applied", "stale", "failed"])]
-        "Progress, checkpoints and signs of life of bodies. `stale`: the node no longer held the claim. `failed`: the call failed.";
+        "Reports of bodies: progress, checkpoints and signs of life. `stale`: the node no longer \
+         held the claim. `failed`: the call failed.";
 
     // The node.
     NODES: Gauge "ratchet_nodes"
         [one_of("status", &["joining", "active", "draining", "left", "dead"])]
-        "Nodes of this process, by status, without those that no longer run.";
+        "Nodes that this process runs, by status.";
     HEARTBEATS: Counter "ratchet_heartbeats_total" [one_of("outcome", &["ok", "failed"])]
         "Heartbeats that were sent.";
     HEARTBEAT: Histogram "ratchet_heartbeat_seconds" []
@@ -256,10 +266,12 @@ catalog! {
         "How far the node's clock is ahead of the database's; negative if it is behind.";
     TAKEN_FOR_DEAD: Counter "ratchet_taken_for_dead_total"
         [one_of("result", &["renewed", "displaced"])]
-        "Times that this node found itself declared dead. `renewed`: it continued under a new id. `displaced`: another node with its label had replaced it.";
+        "Times that this node found itself declared dead. `renewed`: the node continued under a \
+         new id. `displaced`: another node with the same label had replaced it.";
     DRAIN: Histogram "ratchet_drain_seconds"
         [one_of("result", &["clean", "interrupted", "abandoned"])]
-        "Duration of drains, until no claim was held. `interrupted`: bodies were told to stop. `abandoned`: claims were left for other nodes to reclaim.";
+        "Duration of drains, until no claim was held. `interrupted`: the node asked running bodies \
+         to stop. `abandoned`: claims were left for other nodes to reclaim.";
     LOOP_PANICS: Counter "ratchet_loop_panics_total"
         [one_of("loop", &[
             "heartbeat", "reclaimer", "settler", "reporter", "prefetch", "maintenance", "backlog", "beacons", "due_watch", "commit_watch", "recurring",
@@ -275,18 +287,20 @@ catalog! {
     DATABASE_REWINDS: Counter "ratchet_database_rewinds_total" []
         "Times that this node found the database in an earlier state, after a failover to a copy that lacked writes, or after a restore.";
     NODES_DIED: Counter "ratchet_nodes_died_total" []
-        "Silent nodes that this node marked as dead or left.";
+        "Nodes that this node marked as dead or left, because they sent no heartbeat.";
     CLAIMS_RECLAIMED: Counter "ratchet_claims_reclaimed_total"
         [one_of("reason", &["owner_lost", "owner_left", "not_started", "stalled", "overdue"])]
         "Claims that this node reclaimed. Their jobs are pending again, or cancelled if their cancellation was requested.";
     CLAIMS_UNDELIVERED: Counter "ratchet_claims_undelivered_total" []
-        "Claims that this node gave back because the store's reply with them never arrived.";
+        "Claims that this node gave back because the store's reply with these claims never \
+         arrived.";
     CLAIMS_UNHELD: Gauge "ratchet_claims_unheld" []
         "Claims that the store listed under the node at its last two heartbeats although the node does not hold them. Their jobs wait.";
     JOBS_EXHAUSTED: Counter "ratchet_jobs_exhausted_total" []
-        "Jobs that failed because they were lost with their node too often. They are dead letters.";
+        "Jobs that failed because their node crashed or stopped too often while running them. They \
+         are dead letters.";
     SIGNALS_EXPIRED: Counter "ratchet_signals_expired_total" []
-        "Jobs that failed because their signal did not come in time. They are dead letters.";
+        "Jobs that failed because their signal did not arrive in time. They are dead letters.";
     RECLAIM: Histogram "ratchet_reclaim_seconds" []
         "Duration of a pass that looks for dead nodes, lost claims and late signals.";
     MAINTENANCE_ROWS: Counter "ratchet_maintenance_rows_total"
@@ -295,7 +309,9 @@ catalog! {
     MAINTENANCE: Histogram "ratchet_maintenance_seconds" []
         "Duration of a maintenance pass for old jobs, batches and rates.";
     NOTHING_RUNS: Gauge "ratchet_nothing_runs" []
-        "1 while jobs are due and no node is live, otherwise 0. Set by processes that serve the HTTP interface, such as `ratchet serve`, while a client reads it, or asks for `/ready` or `/metrics`; at most 10 s old.";
+        "1 while jobs are due and no node is live, otherwise 0. A process that serves the HTTP \
+         interface, such as `ratchet serve`, sets the gauge while clients use the dashboard, \
+         `/ready` or `/metrics`. The value is at most 10 s old.";
 
     // Backlog.
     QUEUE_DUE: Gauge "ratchet_queue_due_jobs" [QUEUE]
@@ -309,11 +325,12 @@ catalog! {
         "Attempts of candidates in this process to become or remain the leader of a role.";
     STEP_DOWNS: Counter "ratchet_step_downs_total"
         [ROLE, one_of("reason", &["resigned", "fenced", "superseded"])]
-        "Ends of leadership. `resigned`: the leader gave it up. `fenced`: the leader could not renew its lock in time. `superseded`: another owner held the lock.";
+        "Ends of leadership. `resigned`: the leader gave up the role. `fenced`: the leader could \
+         not renew its lock in time. `superseded`: another owner held the lock.";
     LEADER: Gauge "ratchet_leader" [ROLE]
         "1 if this process leads in the role, otherwise 0.";
     LEADER_TERM: Gauge "ratchet_leader_term" [ROLE]
-        "The last term in which this process led.";
+        "Number of the last term in which this process led.";
     GUARDED_WRITES_STALE: Counter "ratchet_guarded_writes_stale_total"
         [one_of("write", &["maintenance", "sweep"])]
         "Writes of a leader that the store refused because the leader's term had ended.";
@@ -329,9 +346,11 @@ catalog! {
     WAKEUPS_RECEIVED: Counter "ratchet_wakeups_received_total" [POOL]
         "Wakeups from other nodes and clients that ended the wait of a poller.";
     WAKEUPS_LOST: Counter "ratchet_wakeups_lost_total" []
-        "Wakeups that came faster than they were read, and were replaced by one that makes all pollers poll.";
+        "Wakeups that arrived faster than the node read them, and were replaced by one wakeup for \
+         all pollers.";
     COORDINATOR_OUTAGES: Counter "ratchet_coordinator_outages_total" []
-        "Times that the transport of wakeups was lost. Until it is back, jobs wait for the next poll.";
+        "Times that the transport of wakeups was lost. Until the transport works again, nodes find \
+         new jobs only by polling.";
 
     // The store.
     STORE_CALLS: Counter "ratchet_store_calls_total"
@@ -339,9 +358,9 @@ catalog! {
             "ok", "unavailable", "timeout", "contention", "full", "read_only", "invalid",
             "misconfigured", "schema_mismatch", "corrupt", "other"
         ])]
-        "Calls of the store, by result.";
+        "Calls to the store, by result.";
     STORE_CALL: Histogram "ratchet_store_call_seconds" [label("operation", Values::Operations)]
-        "Duration of calls of the store.";
+        "Duration of calls to the store.";
     STORE_BACKOFF: Histogram "ratchet_store_backoff_seconds"
         [one_of("loop", &[
             "poller", "heartbeat", "join", "executor", "settler", "leader", "recurring", "limiter",
@@ -354,9 +373,11 @@ catalog! {
         [one_of("outcome", &["created", "skipped", "stale"])]
         "Slots of recurring definitions. `created`: a job was made. `skipped`: a job of an earlier slot had not ended. `stale`: another node had fired the slot.";
     RECURRING_MISSED: Counter "ratchet_recurring_missed_total" []
-        "Firings that skipped at least one missed slot of their definition, so no job was made for it.";
+        "Firings that skipped at least one missed slot of their definition, so no job was made for \
+         that slot.";
     RECURRING_LATENESS: Histogram "ratchet_recurring_lateness_seconds" []
-        "Time from a slot of a definition until a node began to fire it, by the database's clock.";
+        "Time from a slot of a definition until a node began to fire the slot, by the database's \
+         clock.";
     RECURRING_UNREADABLE: Counter "ratchet_recurring_unreadable_total" []
         "Due definitions that this node cannot read, perhaps because a newer release wrote them.";
 }

@@ -55,7 +55,7 @@ impl LeaderAmount {
     pub(crate) fn new(role: &Name, term: Fence) -> Self {
         let leads = Amount::new(LEADER.gauge([role.shared()]));
         leads.set(1);
-        #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+        #[expect(clippy::cast_precision_loss, reason = "a gauge holds a float")]
         LEADER_TERM.gauge([role.shared()]).set(term.0 as f64);
         Self {
             role: role.clone(),

@@ -73,7 +73,7 @@ pub(crate) fn heartbeat(took: Duration, came_through: bool) {
 /// Sets the gauge of the clock skew. `milliseconds` is how far the node's clock is ahead of the
 /// database's clock.
 pub(crate) fn clock_skew(milliseconds: i64) {
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    #[expect(clippy::cast_precision_loss, reason = "a gauge holds a float")]
     CLOCK_SKEW.gauge([]).set(milliseconds as f64 / 1_000.0);
 }
 

@@ -35,7 +35,8 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, InvalidInput>
     let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
     if v > VERSION {
         return Err(unreadable(&format_args!(
-            "its format version {v} is newer than {VERSION}, the newest that this program reads"
+            "the format version {v} is newer than {VERSION}, the newest version that this program \
+             reads"
         )));
     }
     serde_json::from_str(text).map_err(|error| unreadable(&error))

@@ -197,10 +197,14 @@ impl Finding {
             return of(Severity::Error, behind).remedy("run `ratchet migrate`");
         }
         if applied > known {
-            let ahead =
-                format!("the schema has version {applied}, newer than the program's {known}");
-            return of(Severity::Warning, ahead)
-                .remedy("deploy the version of the program that migrated it");
+            let ahead = format!(
+                "the schema has version {applied}, newer than version {known} that this \
+                 program knows"
+            );
+            return of(Severity::Warning, ahead).remedy(
+                "deploy the version of the program that migrated the schema, or a later \
+                 one",
+            );
         }
         of(Severity::Info, format!("the schema has version {applied}"))
     }
@@ -210,14 +214,15 @@ impl Finding {
     pub fn missing(object: &str) -> Self {
         let summary = format!("{object} is missing");
         Self::new("missing_object", Severity::Error, summary).remedy(
-            "create it as the migrations do; without an index, claims read the whole backlog",
+            "create the object as the migrations do; without an index, claims read the whole \
+             backlog",
         )
     }
 
     /// Creates `invalid_index`: an index exists, but is invalid, so the database does not use it.
     #[must_use]
     pub fn invalid_index(index: &str, remedy: impl Into<String>) -> Self {
-        let summary = format!("the index {index} is not valid");
+        let summary = format!("the index {index} is not valid, so the database does not use it");
         Self::new("invalid_index", Severity::Error, summary).remedy(remedy)
     }
 
@@ -248,10 +253,11 @@ impl Finding {
     #[must_use]
     pub fn log_size(bytes: u64) -> Option<Self> {
         (bytes >= Self::LARGE_LOG).then(|| {
-            let summary = "the write-ahead log is large: a reader keeps it from being reused";
+            let summary = "the write-ahead log is large, because a long read transaction keeps the \
+                database from reusing it";
             Self::new("large_log", Severity::Warning, summary)
                 .detail(format!("{bytes} bytes"))
-                .remedy("find the process that holds a read transaction open, and end it")
+                .remedy("find the process that holds the read transaction open, and end it")
         })
     }
 
@@ -305,7 +311,7 @@ impl Finding {
     /// missing. `why` is the reason.
     #[must_use]
     pub fn not_seen(what: &str, why: impl Into<String>) -> Self {
-        let summary = format!("{what} could not be looked at");
+        let summary = format!("could not check {what}");
         Self::new("not_seen", Severity::Info, summary).detail(why)
     }
 }

@@ -95,7 +95,10 @@ impl StoredToken {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes the flag by reference"
+)]
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }

@@ -352,7 +352,10 @@ impl After {
             Self::Batch {
                 condition: BatchCondition::SucceededAtLeast { percent },
                 ..
-            } if *percent > 100 => refuse(format!("asks for {percent} %; the maximum is 100 %")),
+            } if *percent > 100 => refuse(format!(
+                "requires a success rate of {percent} %; the \
+                 maximum is 100 %"
+            )),
             _ => Ok(()),
         }
     }

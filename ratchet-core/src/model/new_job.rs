@@ -325,7 +325,7 @@ impl NewJob {
     pub fn wait_for(mut self, key: &str, timeout: Duration) -> Self {
         keep(&mut self.problem, positive("timeout", timeout));
         if timeout > MAX_DELAY {
-            let problem = InvalidInput::new("timeout", "is more than 1,000 years");
+            let problem = InvalidInput::new("timeout", "is longer than 1,000 years");
             self.problem.get_or_insert(problem);
         }
         if let Some(key) = keep(&mut self.problem, Name::new("signal", key)) {

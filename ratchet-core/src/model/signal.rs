@@ -42,7 +42,7 @@ impl SignalWait {
     #[must_use]
     pub fn missed(&self) -> String {
         format!(
-            "the signal `{}` did not come within {:?}",
+            "the signal `{}` did not arrive within {:?}",
             self.key, self.timeout
         )
     }

@@ -82,7 +82,10 @@ const fn first_version() -> u32 {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes the version by reference"
+)]
 const fn is_first(version: &u32) -> bool {
     *version == 1
 }
@@ -187,7 +190,7 @@ impl SpecDocument {
         let after = self.after.iter().map(after);
         spec.after = after.collect::<Result<_, _>>()?;
         spec.batch = (self.batch.map(|batch| batch.parse()).transpose())
-            .map_err(|_| InvalidInput::new("batch", "is not an id"))?;
+            .map_err(|_| InvalidInput::new("batch", "is not a valid id"))?;
         spec.signal = match self.signal {
             None => None,
             Some(wait) => {
@@ -210,7 +213,7 @@ fn link(after: &After) -> LinkDocument {
 
 fn after(link: &LinkDocument) -> Result<After, InvalidInput> {
     let id: Uuid =
-        (link.parent.parse()).map_err(|_| InvalidInput::new("parent", "is not an id"))?;
+        (link.parent.parse()).map_err(|_| InvalidInput::new("parent", "is not a valid id"))?;
     let parent = Parent::from_stored(link.kind.into(), id.into_bytes())?;
     After::from_stored(parent, &link.condition)
 }

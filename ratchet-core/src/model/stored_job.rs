@@ -460,7 +460,7 @@ impl StoredJob {
         if links.len() != record.spec.after.len() {
             return Err(InvalidInput::new(
                 "document",
-                "has another number of links and states",
+                "has a different number of links than of link states",
             ));
         }
         let settled = live.settled;

@@ -166,7 +166,7 @@ impl Schedule {
         let problem = if interval < Duration::from_secs(1) {
             "is shorter than one second"
         } else if interval > MAX_DELAY {
-            "is more than 1,000 years"
+            "is longer than 1,000 years"
         } else {
             return Ok(Self(Kind::Every(time::whole_millis(interval))));
         };

@@ -65,7 +65,7 @@ const DAY_OF_WEEK: Field = Field {
     first: 0,
     last: 6,
     names: &["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"],
-    expected: "0-7 or sun-sat, followed by #1 to #5 or L if wanted",
+    expected: "0-7 or sun-sat, optionally followed by #1 to #5 or L",
 };
 const YEAR: Field = Field {
     name: "year",
@@ -157,7 +157,7 @@ fn weekdays(text: &str) -> Result<Weekdays, String> {
                 "1" | "2" | "3" | "4" | "5" => {
                     weekdays.nth[usize::from(nth.as_bytes()[0] - b'1')] |= bits;
                 }
-                _ => return Err(field.refusal(item, "# needs 1 to 5 or L after it")),
+                _ => return Err(field.refusal(item, "`#` must be followed by 1 to 5 or L")),
             }
         } else if let Some(day) = upper.strip_suffix('L') {
             weekdays.last |= 1 << (field.value(item, day)? % 7);
@@ -259,9 +259,15 @@ impl Field {
 
     fn step(&self, written: &str, step: &str) -> Result<usize, String> {
         let number = number(step).and_then(|step| usize::try_from(step).ok());
-        number
-            .filter(|step| *step > 0)
-            .ok_or_else(|| self.refusal(written, &format!("the step `{step}` is not 1 or more")))
+        number.filter(|step| *step > 0).ok_or_else(|| {
+            self.refusal(
+                written,
+                &format!(
+                    "expected a step of 1 or more, found \
+                     `{step}`"
+                ),
+            )
+        })
     }
 
     /// Parses a value of this field, which is a number or a name. Sunday may be written as 7.

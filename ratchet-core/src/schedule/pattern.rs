@@ -296,7 +296,11 @@ mod tests {
             let pattern = parse(expression).unwrap();
             for from in [1970, 2026, 2399, 9999] {
                 let years = pattern.years_to_search(from).count();
-                assert!(years <= 15, "{expression} from {from}: {years} years");
+                assert!(
+                    years <= 15,
+                    "`{expression}` from {from}: expected at most 15 years to \
+                     search, found {years}"
+                );
             }
         }
     }

@@ -61,6 +61,9 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[permit.unknown]** If a job needs a permit of a resource whose number of permits was
     ///   never set, the call is `Invalid` (field `permit`) and stores no job. This holds even if
     ///   that job would be a duplicate.
+    /// - **[enqueue.refusals]** If a call must be refused for several reasons, the error names an
+    ///   unknown permit first, then a parent that does not exist, then a batch that does not exist
+    ///   or is closed.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.
@@ -93,6 +96,13 @@ pub trait JobStore: Debug + Send + Sync {
     ///   enqueued.
     /// - **[claim.whole]** If the request asks for payloads, each claim contains the payload and
     ///   the last checkpoint.
+    /// - **[claim.awaited]** [`Claim::awaited`](crate::model::Claim::awaited) is true if the job is
+    ///   in a batch, or if another job was linked to the job before the claim. The store may also
+    ///   set it to true for other jobs.
+    /// - **[claim.damaged]** If a due job cannot be read, the call does not return the job. It ends
+    ///   the job as `Failed`, with an error that says so, and with everything that follows from an
+    ///   end: its lane, its children and its batch move on, and its unique key is free. Whether the
+    ///   same call returns the next job of its lane is unspecified.
     /// - **[claim.optimized]** A request without payloads claims exactly the same jobs, and the
     ///   answer leaves out only the inputs, which [`load_inputs`](Self::load_inputs) reads.
     /// - **[permit.max]** At every moment, at most as many jobs with a permit of a resource are
@@ -127,7 +137,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[claim.load]** The call returns one answer per token, in order: the input of the claim,
-    ///   or `None` if the token is stale.
+    ///   or `None` if the token is stale. A token may occur more than once.
     ///
     /// The provided implementation reads the whole jobs with [`get`](Self::get).
     ///

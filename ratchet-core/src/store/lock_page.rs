@@ -58,7 +58,7 @@ impl LockPage {
             self.behind = name.unwrap_or_default();
             match lock {
                 Ok(lock) => self.locks.push(lock),
-                Err(error) => tracing::warn!(%error, "a stored lock cannot be read"),
+                Err(error) => tracing::warn!(%error, "skipped a stored lock that cannot be read"),
             }
         }
         self.over |= read < wanted;

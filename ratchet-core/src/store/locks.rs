@@ -34,10 +34,12 @@ pub trait LockStore: Debug + Send + Sync {
     ///   [`next_in_time`](crate::next_in_time) of the previous fence (0 if there is none) and the
     ///   database's clock. So it is also larger than a fence that a failover or a restore has lost,
     ///   unless the clock went back by more than the time that has passed since then.
+    /// - **[lock.damaged]** If the stored lock cannot be read, the call fails with `Corrupt` and
+    ///   changes nothing, because another owner may hold the lock.
     /// - **[lock.ttl]** The door refuses a `ttl` of zero, so a store never receives one.
     ///
     /// # Errors
-    /// `Invalid`, or a failure of the store.
+    /// `Invalid`, `Corrupt` if the stored lock cannot be read, or a failure of the store.
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired>;
 
     /// Extends the lock to `ttl` from now.

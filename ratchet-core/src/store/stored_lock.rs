@@ -228,12 +228,12 @@ mod tests {
             (None, None)
         );
         let Acquired::Acquired { fence } = lock.acquire(&owner("a"), 50, 1_000) else {
-            panic!("a free lock is held");
+            panic!("expected to acquire the free lock");
         };
         assert!(fence.0 > 0);
         let held = lock.clone();
         let Acquired::Held(holder) = lock.acquire(&owner("b"), 50, 1_049) else {
-            panic!("two owners have the lock");
+            panic!("expected the lock to be refused to a second owner");
         };
         assert_eq!((holder.owner, holder.fence), (owner("a"), fence));
         assert_eq!(holder.remaining, Duration::from_millis(1));

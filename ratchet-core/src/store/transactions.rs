@@ -88,7 +88,7 @@ impl<'a> AppConnection<'a> {
 
 fn unfit<T>() -> StoreError {
     let problem = format!(
-        "is of another backend than the store; expected a `{}`",
+        "belongs to another backend than the store; expected a `{}`",
         type_name::<T>()
     );
     StoreError::new(StoreErrorKind::Invalid, "enqueue_in")
@@ -111,8 +111,8 @@ mod tests {
             error.invalid_input().map(InvalidInput::field),
             Some("transaction")
         );
-        let text = "enqueue_in: invalid input: transaction is of another backend than the store; \
-                    expected a `u64`";
+        let text = "enqueue_in: invalid input: transaction belongs to another backend than the \
+            store; expected a `u64`";
         assert_eq!(error.to_string(), text);
         assert!(AppConnection::Shared(&shared).exclusive::<u32>().is_err());
         assert!(

@@ -306,7 +306,10 @@ impl ReportSink for Said {
 pub fn perform<J: Job>(job: J) -> Perform<J> {
     let job = job.into_job();
     if let Err(problem) = job.validate() {
-        panic!("this {} could not be enqueued: {problem}", J::KIND);
+        panic!(
+            "the job {} would be refused by an enqueue: {problem}",
+            J::KIND
+        );
     }
     Perform {
         test: TestContext::of_job(&job),
@@ -336,7 +339,7 @@ pub fn perform<J: Job>(job: J) -> Perform<J> {
 /// # }
 /// ```
 #[derive(Debug)]
-#[must_use = "nothing runs until it is awaited"]
+#[must_use = "the job does not run until the value is awaited"]
 pub struct Perform<J> {
     job: NewJob,
     test: TestContext,

@@ -99,7 +99,7 @@ pub const fn drain(node: &Node) -> Drain<'_> {
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "nothing runs until it is awaited"]
+#[must_use = "no job runs until the value is awaited"]
 pub struct Drain<'a> {
     node: &'a Node,
     queue: Option<&'a str>,

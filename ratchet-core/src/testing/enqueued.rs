@@ -251,7 +251,10 @@ impl<'a> Wanted<'a> {
     /// # Panics
     /// If the method is called twice, which happens if `refute_enqueued!` gets a `count`.
     pub fn count(mut self, count: usize) -> Self {
-        assert!(self.count.is_none(), "the condition `count` is given twice");
+        assert!(
+            self.count.is_none(),
+            "expected one condition `count`, found two"
+        );
         self.count = Some(count);
         self
     }
@@ -301,15 +304,15 @@ impl<'a> Wanted<'a> {
     fn message(&self, found: usize, there: &[JobRecord], more: bool) -> String {
         let wanted = match self.count {
             None => "no enqueued job matches".to_owned(),
-            Some(0) => format!("{found} enqueued jobs match, where none should:"),
-            Some(count) => format!("{found} enqueued jobs match, where {count} should:"),
+            Some(0) => format!("{found} enqueued jobs match, expected none:"),
+            Some(count) => format!("{found} enqueued jobs match, expected {count}:"),
         };
         let mut message = format!("{wanted} {}", self.text);
         if there.is_empty() {
-            message.push_str("\nthere is no job at all");
+            message.push_str("\nthe store has no jobs");
             return message;
         }
-        message.push_str("\nthere are, the newest first:");
+        message.push_str("\nthe store has these jobs, newest first:");
         for job in there {
             // Writing to a string does not fail.
             let _ = write!(message, "\n  {}", described(job));

@@ -127,13 +127,14 @@ pub enum TestingError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The drain has run as many jobs as its limit allows, and a job is still due.
-    #[error("a job is still due after {} were run: {drained:?}", drained.total())]
+    #[error("a job is still due after the limit of {} jobs was reached: {drained:?}", drained.total())]
     Limit {
         /// The outcomes of the jobs that the drain ran.
         drained: Drained,
     },
     /// No further job, slot or signal deadline comes, and the expected condition is not met.
-    #[error("no job or slot is left to wait for after {} jobs were run: {drained:?}", drained.total())]
+    #[error("no job, slot or signal deadline is left to wait for after {} jobs were run: \
+        {drained:?}", drained.total())]
     NothingComes {
         /// The outcomes of the jobs that the drains ran.
         drained: Drained,

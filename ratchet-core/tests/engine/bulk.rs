@@ -73,10 +73,15 @@ async fn every_job_that_matches_is_taken_on_once() {
     assert_eq!(
         calls.load(Ordering::SeqCst),
         3,
-        "three passes act on the ten jobs"
+        "expected three passes for the ten jobs"
     );
     assert_eq!(count(&store, JobState::Cancelled).await, 7);
-    assert_eq!(bulk.run().await.unwrap(), counts, "the action is complete");
+    assert_eq!(
+        bulk.run().await.unwrap(),
+        counts,
+        "expected the same counts, because the action is \
+         complete"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +140,7 @@ async fn what_was_done_stays_done_when_a_run_is_dropped() {
     assert_eq!(
         bulk.run().await.unwrap().changed,
         6,
-        "the last pass was not reported"
+        "expected the counts of all passes, also of the one whose report was dropped"
     );
     assert!(bulk.is_complete());
 }
@@ -168,7 +173,12 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
     assert_eq!((rest.changed, bulk.is_complete()), (9, true));
     let made = calls.load(Ordering::SeqCst);
     bulk.run_for(Duration::MAX).await.unwrap();
-    assert_eq!(calls.load(Ordering::SeqCst), made, "the action is complete");
+    assert_eq!(
+        calls.load(Ordering::SeqCst),
+        made,
+        "expected no further call, because the action \
+         is complete"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -321,11 +321,19 @@ async fn what_an_idle_node_costs_does_not_grow_with_the_number_of_nodes() {
         for (operation, cluster, node) in IDLE {
             let made = calls.remove(operation).unwrap_or(0);
             let bound = cluster + node * count;
-            assert!(made <= bound, "{count} nodes: {made} calls of {operation}");
+            assert!(
+                made <= bound,
+                "{count} nodes: expected fewer calls of {operation}, found \
+                 {made}"
+            );
             // Fewer calls mean that a loop has stopped. A single node is an exception: it makes
             // fewer calls while it is idle.
             let least = if count == 1 { 0 } else { bound / 2 };
-            assert!(made >= least, "{count} nodes: {made} calls of {operation}");
+            assert!(
+                made >= least,
+                "{count} nodes: expected more calls of {operation}, found \
+                 {made}"
+            );
         }
         assert_eq!(calls, BTreeMap::new());
         stop_all(nodes).await;
@@ -350,7 +358,11 @@ async fn the_reads_of_a_candidate_do_not_grow_with_the_number_of_roles() {
         // A candidate reads the locks at most ten times in each leader heartbeat of 3 s. It reads
         // single locks only in the role `maintenance`, or when a lock may be free.
         let (all, one) = (calls.take("list_locks"), calls.take("inspect"));
-        assert!(all <= 3 * 205 && one <= 10, "{roles} roles: {all}, {one}");
+        assert!(
+            all <= 3 * 205 && one <= 10,
+            "{roles} roles: expected at most 615 calls of \
+             list_locks and 10 of inspect, found {all} and {one}"
+        );
         reads.push(all);
         stop_all(nodes).await;
     }
@@ -375,9 +387,15 @@ async fn a_node_without_other_nodes_sends_no_beacons() {
         };
         timeout(Duration::from_secs(30), beacon).await.is_ok()
     };
-    assert!(!arrives().await, "a beacon for no node");
+    assert!(
+        !arrives().await,
+        "expected no beacon while there is only one node"
+    );
     let second = world.start();
-    assert!(arrives().await, "no beacon for the second node");
+    assert!(
+        arrives().await,
+        "expected a beacon after the second node started"
+    );
     stop_all([first, second]).await;
 }
 
@@ -540,11 +558,18 @@ async fn nodes_whose_leader_died_poll_every_second_again() {
     // The last message of the leader is valid for 5 s, so the node still polls rarely.
     sleep(Duration::from_secs(3)).await;
     let claims = calls.take("claim_next_batch");
-    assert!(claims <= 1, "{claims} claims while the beacon counts");
+    assert!(
+        claims <= 1,
+        "expected at most 1 claim while the beacon counts, found {claims}"
+    );
     sleep(Duration::from_secs(3)).await;
     calls.take("claim_next_batch");
     sleep(Duration::from_secs(60)).await;
     let claims = calls.take("claim_next_batch");
-    assert!((54..=67).contains(&claims), "{claims} claims after it");
+    assert!(
+        (54..=67).contains(&claims),
+        "expected 54 to 67 claims after the beacon expired, found \
+         {claims}"
+    );
     follower.stop().await.unwrap();
 }

@@ -112,7 +112,7 @@ async fn a_step_between_a_heartbeat_and_its_sweep_buries_no_node() {
         sleep(100 * SECOND).await;
         assert!(
             !armed.load(Ordering::SeqCst),
-            "no leader called {operation}"
+            "expected the leader to call {operation}"
         );
         assert_eq!(active(&world).await, before);
         assert_untouched(&world, id).await;
@@ -148,7 +148,11 @@ async fn after_a_step_the_wait_until_silence_counts_begins_anew() {
         minute().await;
         let sweeps = sweeps.lock().unwrap().clone();
         let passes = sweeps.iter().filter(|at| **at < stepped).count();
-        assert!(passes >= 5, "the leader swept every 5 s: {passes}");
+        assert!(
+            passes >= 5,
+            "expected at least 5 sweeps of the leader before the step, found \
+             {passes}"
+        );
         // The leader waits for `dead_after` from the heartbeat that noticed the step, and then
         // until its next pass.
         let next = sweeps.iter().find(|at| **at >= stepped).unwrap();

@@ -94,7 +94,7 @@ async fn a_leader_without_its_database_fences_itself_before_its_lock_expires() {
     assert_eq!(
         calls.load(Ordering::SeqCst),
         asked,
-        "the check called the database"
+        "expected no further database call by the check"
     );
     // The lock is still held.
     let other = standby.turn(standby_id).await.unwrap();

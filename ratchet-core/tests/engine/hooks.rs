@@ -197,13 +197,13 @@ async fn they_hear_of_jobs_that_end_without_a_body() {
     let told = hook.of(poison);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].starts_with("failed: the payload is not a scripted"),
+        told[0].starts_with("failed: the payload does not decode as a scripted"),
         "{told:?}"
     );
     assert!(told[0].ends_with("without a body"), "{told:?}");
     assert_eq!(
         hook.of(kills),
-        ["failed: lost with its node 4 times without a body"]
+        ["failed: its node crashed or stopped 4 times while running the job without a body"]
     );
 }
 

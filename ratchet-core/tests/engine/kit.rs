@@ -129,7 +129,7 @@ impl World {
             sleep(Duration::from_millis(10)).await;
         }
         panic!(
-            "the job never satisfied the condition: {:?}",
+            "the job should have satisfied the condition, found: {:?}",
             self.read(id).await
         );
     }

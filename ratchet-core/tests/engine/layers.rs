@@ -192,7 +192,7 @@ fn a_layer_for_a_kind_that_is_not_registered_is_refused() {
     let problems = error.build().unwrap_err();
     assert_eq!(
         problems.problems(),
-        ["a layer is for the kind other, which is not registered"]
+        ["a layer is for the kind other, but no job of this kind is registered"]
     );
 }
 
@@ -313,7 +313,7 @@ enum Refuses {
 #[derive(Clone)]
 struct Refusing(
     Refuses,
-    #[expect(dead_code, reason = "it is what the layer is around")] JobService,
+    #[expect(dead_code, reason = "the layer must own the inner service")] JobService,
 );
 
 impl Service<JobRequest> for Refusing {
@@ -443,7 +443,10 @@ async fn a_service_that_is_not_sync_is_fine_and_is_cloned_for_each_job() {
         }
 
         fn call(&mut self, request: JobRequest) -> Self::Future {
-            assert!(self.2.get(), "called without having been ready");
+            assert!(
+                self.2.get(),
+                "`poll_ready` should return ready before `call`"
+            );
             let inner = self.0.clone();
             Box::pin(async move {
                 let mut inner = inner;

@@ -36,7 +36,10 @@ fn a_node_that_lacks_state_or_has_clashing_settings_does_not_build() {
         "concurrency is 0",
         "dead_after 15s",
     ] {
-        assert!(text.contains(part), "{part:?} is not in {text}");
+        assert!(
+            text.contains(part),
+            "expected a problem that contains {part:?}, found: {text}"
+        );
     }
 }
 
@@ -51,19 +54,20 @@ fn what_cannot_work_is_refused_with_its_values() {
     let table = [
         (
             world.builder().role("a").roles(["b"]),
-            "the role b is not known; this node has worker, maintenance, a",
+            "the role b is not known; this node has the roles worker, maintenance, a",
         ),
         (
             world.builder().queue_concurrency("images", 0),
-            "concurrency of pool queue:images is 0",
+            "concurrency of pool queue:images is 0; the minimum is 1",
         ),
         (
             timings(|timings| timings.heartbeat = timings.fence_timeout),
-            "leadership: heartbeat 8s + renew_timeout 2s is not shorter than fence_timeout 8s",
+            "leadership: heartbeat 8s + renew_timeout 2s must be shorter than fence_timeout 8s",
         ),
         (
             timings(|timings| timings.ttl = 9 * SECOND),
-            "leadership: fence_timeout 8s + watchdog tick 800ms + teardown 2s is longer than ttl 9s",
+            "leadership: fence_timeout 8s + watchdog tick 800ms + teardown 2s must not be longer \
+             than ttl 9s",
         ),
     ];
     for (builder, problem) in table {
@@ -153,7 +157,7 @@ async fn a_job_that_kills_its_process_again_and_again_is_a_dead_letter() {
     );
     assert_eq!(
         job.last_error.as_deref(),
-        Some("lost with its node 4 times")
+        Some("its node crashed or stopped 4 times while running the job")
     );
 }
 
@@ -195,7 +199,7 @@ async fn a_node_that_was_taken_for_dead_drops_what_it_held_and_goes_on() {
     sleep(10 * SECOND).await;
     assert!(
         lost.load(Ordering::SeqCst),
-        "the old body was not told that its claim was lost"
+        "the old body should have learned that its claim is lost"
     );
     let nodes = world.store.nodes().await.unwrap();
     let slow_ones: Vec<NodeStatus> = nodes

@@ -136,13 +136,13 @@ async fn ten_a_second_begin_and_a_burst_before_them_in_their_order_and_without_c
     let first = begun_within(&log, SECOND);
     assert!(
         (29..=30).contains(&first),
-        "{first} began in the first second"
+        "expected 29 or 30 bodies to begin in the first second, found {first}"
     );
     for second in 1..8 {
         let begun = begun_within(&log, (second + 1) * SECOND) - begun_within(&log, second * SECOND);
         assert!(
             (9..=10).contains(&begun),
-            "{begun} bodies began in second {second}"
+            "second {second}: expected 9 or 10 bodies to begin, found {begun}"
         );
     }
     let order: Vec<usize> = log.all().iter().map(|(_, mail)| mail.number).collect();
@@ -154,7 +154,10 @@ async fn ten_a_second_begin_and_a_burst_before_them_in_their_order_and_without_c
         claims += job.claim_seq;
     }
     // Each job takes one claim, and a second one if it was claimed before the limit was known.
-    assert!(claims <= 200, "{claims} claims of 100 jobs");
+    assert!(
+        claims <= 200,
+        "expected at most 200 claims of 100 jobs, found {claims}"
+    );
     node.stop().await.unwrap();
 }
 
@@ -279,7 +282,7 @@ async fn a_strict_limit_is_one_for_all_nodes_and_a_local_one_is_each_node_s_own(
         let begun = begun_within(&log, 2 * SECOND);
         assert!(
             expected.contains(&begun),
-            "strict: {strict}, {begun} began in 2 s"
+            "strict {strict}: unexpected number of bodies that began in 2 s: {begun}"
         );
         stop_all(nodes).await;
     }
@@ -312,7 +315,11 @@ async fn a_limiter_that_fails_costs_no_attempt_and_makes_no_churn() {
     assert_eq!(log.len(), 0);
     assert_eq!(world.read(other).await.state, JobState::Succeeded);
     let asked = asked.load(Ordering::SeqCst);
-    assert!((5..60).contains(&asked), "asked {asked} times in 30 s");
+    assert!(
+        (5..60).contains(&asked),
+        "expected 5 to 59 calls of the limiter in 30 s, found \
+         {asked}"
+    );
     down.store(false, Ordering::SeqCst);
     for id in ids {
         let job = world.ended(id).await;
@@ -513,7 +520,7 @@ async fn limits_that_cannot_work_are_refused_with_everything_else() {
     let refusal = refused(RateLimit::per_second(0));
     assert!(refusal.contains("mail: limit is 0"), "{refusal}");
     assert!(
-        refusal.contains("mail has a rate limit and is not registered"),
+        refusal.contains("mail has a rate limit, but no job of this kind is registered"),
         "{refusal}"
     );
     for limit in [
@@ -536,7 +543,7 @@ async fn limits_that_cannot_work_are_refused_with_everything_else() {
         .rate_limit::<Mail>(RateLimit::per_minute(1))
         .build()
         .unwrap_err();
-    assert_eq!(error.problems(), ["mail has two rate limits"]);
+    assert_eq!(error.problems(), ["mail has two rate limits; declare one"]);
     let client = Ratchet::client(Arc::new(Bare(MemoryStore::new())));
     let error = client.set_permits("api", 1).await.unwrap_err();
     assert_eq!(error.invalid_input().unwrap().field(), "permit");

@@ -47,7 +47,8 @@ async fn a_failed_attempt_is_a_warning_and_a_dead_letter_an_error() {
         [
             format!("WARN an attempt failed scripted {fails} mail 1 2 1s no 0"),
             format!(
-                "ERROR a job failed for good: it is a dead letter scripted {fails} mail 2 - - no 0"
+                "ERROR a job failed permanently and is now a dead letter scripted {fails} mail 2 - \
+                 - no 0"
             ),
         ]
     );
@@ -99,7 +100,9 @@ async fn jobs_lost_with_their_nodes_are_logged_by_the_node_that_fails_them() {
         .collect();
     assert_eq!(
         lines,
-        [format!("ERROR {kills} 0 lost with its node 4 times")]
+        [format!(
+            "ERROR {kills} 0 its node crashed or stopped 4 times while running the job"
+        )]
     );
 }
 
@@ -119,7 +122,7 @@ async fn a_node_says_that_it_joins_drains_and_leaves() {
         lines,
         [
             "INFO n node joined",
-            "INFO n node drains: claims nothing more, and waits for its bodies",
+            "INFO n node is draining: it claims no more jobs and waits for its running bodies",
             "INFO n node left",
         ]
     );

@@ -59,7 +59,7 @@ async fn a_node_that_cannot_read_a_definition_leaves_it_to_those_that_can() {
     sleep(605 * SECOND).await;
     let page = PageRequest::first(1_000);
     let jobs = client.list(&JobFilter::all(), &page).await.unwrap().jobs;
-    assert_eq!(jobs.len(), SLOTS, "every slot has its job");
+    assert_eq!(jobs.len(), SLOTS, "expected one job for every slot");
     // The old node may claim the definition at most once a minute. Without this limit, it would
     // claim about half of the slots.
     let met = met.load(Ordering::SeqCst);

@@ -75,7 +75,12 @@ async fn a_job_that_no_node_has_a_handler_for_is_stranded() {
     let later = NewJob::new("later", &()).delay(60 * SECOND);
     world.enqueue(later).await;
     sleep(2 * SECOND).await;
-    assert_eq!(client.stranded().await.unwrap(), [], "there is no node");
+    assert_eq!(
+        client.stranded().await.unwrap(),
+        [],
+        "expected no stranded job, because there is \
+         no node"
+    );
     let due = client.due_routes().await.unwrap();
     assert_eq!(due.len(), 1);
     assert_eq!(due[0].overdue, 2 * SECOND);

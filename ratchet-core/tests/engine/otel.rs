@@ -159,7 +159,7 @@ async fn failed_attempts_say_so_each_in_a_span_of_its_own() {
         of(
             "1",
             "lost",
-            Status::error("the job was taken away from the node"),
+            Status::error("the node no longer holds the claim of the job"),
         ),
         of("1", "succeeded", Status::Unset),
     ];

@@ -215,7 +215,11 @@ async fn results_that_cannot_be_stored_fail_their_job_only() {
     assert_eq!(job.state, JobState::Failed);
     assert!(job.last_error.unwrap().contains("cannot be written"));
     let job = world.ended(large).await;
-    assert!(job.last_error.unwrap().contains("65536 are allowed"));
+    assert!(
+        job.last_error
+            .unwrap()
+            .contains("at most 65536 are allowed")
+    );
     assert_eq!(world.ended(fine).await.state, JobState::Succeeded);
 }
 
@@ -230,7 +234,7 @@ async fn a_payload_of_another_shape_fails_its_job_at_no_attempt() {
     assert!(
         job.last_error
             .unwrap()
-            .starts_with("the payload is not a scripted: ")
+            .starts_with("the payload does not decode as a scripted: ")
     );
     assert_eq!(world.ended(fine).await.state, JobState::Succeeded);
 }

@@ -85,7 +85,7 @@ async fn no_more_bodies_run_than_there_are_permits_though_a_node_is_killed() {
     assert_eq!(
         gauge.most.load(Ordering::SeqCst),
         3,
-        "all permits were used"
+        "expected all three permits to be in use at once"
     );
     let listed = client.permits().await.unwrap();
     assert_eq!((listed.len(), listed[0].max, listed[0].held), (1, MAX, 0));
@@ -226,7 +226,10 @@ async fn the_other_gets_its_turn(concurrency: usize, nodes: usize) {
     let busy = more.into_iter().chain([busy]);
     let busy: Vec<Started> = busy.collect();
     let finished: u64 = busy.iter().map(|node| node.node.stats().finished).sum();
-    assert!(finished >= 1, "the busy program finished {finished} jobs");
+    assert!(
+        finished >= 1,
+        "expected the busy program to finish at least 1 job, found {finished}"
+    );
     other.stop().await.unwrap();
     stop_all(busy).await;
 }

@@ -56,11 +56,14 @@ async fn idle_pools_poll(leads: bool, expected: RangeInclusive<u64>) {
     assert_eq!(
         after.len(),
         2,
-        "the default pool and that of the system queue"
+        "expected two pools: the default pool and the pool of the system queue"
     );
     for (before, after) in before.iter().zip(&after) {
         let claims = after.claim_calls - before.claim_calls;
-        assert!(expected.contains(&claims), "{claims} claims in 100 s");
+        assert!(
+            expected.contains(&claims),
+            "unexpected number of claims in 100 s: {claims}"
+        );
     }
     // The other calls of an idle node. Every five seconds: a heartbeat, the leader's sweep (a
     // heartbeat and a reclaim pass), a search for recurring definitions and one for overdue
@@ -141,7 +144,10 @@ async fn wakeups_about_other_queues_and_delayed_jobs_wake_no_node() {
         .get("claim_next_batch")
         .copied()
         .unwrap_or(0);
-    assert!(claims <= 2, "{claims} claims in one second");
+    assert!(
+        claims <= 2,
+        "expected at most 2 claims in one second, found {claims}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,7 +298,7 @@ async fn a_database_that_is_away_for_half_a_minute_costs_no_attempt_and_no_node(
     let tries = calls.load(Ordering::SeqCst) - before;
     assert!(
         tries < 90,
-        "{tries} calls to an unavailable database in 30 s"
+        "expected fewer than 90 calls to an unavailable database in 30 s, found {tries}"
     );
     away.store(false, Ordering::SeqCst);
     let job = world.ended(id).await;

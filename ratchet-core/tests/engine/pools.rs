@@ -106,7 +106,7 @@ impl Floor {
             }
             sleep(Duration::from_millis(10)).await;
         }
-        panic!("there never were {bodies} blocked bodies");
+        panic!("expected {bodies} blocked bodies at some time");
     }
 }
 
@@ -300,7 +300,11 @@ async fn a_full_pool_makes_no_claim_call_while_the_others_go_on() {
         let calls = after.claim_calls - before.claim_calls;
         match after.name.as_str() {
             "queue:blocked" => assert_eq!(calls, 0),
-            other => assert!((5..=25).contains(&calls), "{other} made {calls} calls"),
+            other => assert!(
+                (5..=25).contains(&calls),
+                "pool {other}: expected 5 to 25 calls, \
+                 found {calls}"
+            ),
         }
     }
     node.kill().await;
@@ -338,7 +342,10 @@ async fn a_wakeup_wakes_the_pools_that_take_from_its_queue_and_no_others() {
             let after = node.node.pools().into_iter().zip(before);
             let called = after.filter(|(after, before)| after.claim_calls > before.claim_calls);
             let called: Vec<String> = called.map(|(pool, _)| pool.name.to_string()).collect();
-            assert_eq!(called, woken, "after a wakeup for {queue}");
+            assert_eq!(
+                called, woken,
+                "unexpected pools that polled after a wakeup for {queue}"
+            );
         }
     }
     node.stop().await.unwrap();
@@ -545,7 +552,7 @@ fn pools_that_cannot_work_are_refused_with_everything_else() {
         .unwrap_err();
     let expected = [
         "concurrency is 0",
-        "concurrency of pool queue:images is 0",
+        "concurrency of pool queue:images is 0; the minimum is 1",
         r#"queue mail of pool queue:mail is not among those of the node: ["images", "other"]"#,
         r#"kind encode of pool kind:encode is not among those of the node: ["scripted"]"#,
     ];

@@ -48,7 +48,7 @@ async fn a_node_knows_who_it_is_and_what_it_does() {
     while node.status() != NodeStatus::Active {
         sleep(MOMENT).await;
     }
-    assert_ne!(node.id(), first, "each run is another node");
+    assert_ne!(node.id(), first, "expected a new node id for each run");
     again.kill().await;
     assert_eq!(node.status(), NodeStatus::Dead);
 }

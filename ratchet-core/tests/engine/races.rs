@@ -29,7 +29,7 @@ async fn until(is: impl Fn() -> bool) {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    panic!("the condition never held");
+    panic!("the condition should have become true");
 }
 
 /// Returns a handle on the store on which calls that `cut` selects fail while `away` is set.
@@ -139,7 +139,8 @@ async fn who_is_displaced_loses_its_claims_and_its_roles_to_the_new_node() {
     let error = old.ended().await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "another node runs under the label only one"
+        "another node runs under the label only one and has replaced this node; every running node \
+         needs its own label"
     );
     assert!(matches!(error, RunError::Displaced { label } if label == "only one"));
     assert!(!leadership.is_leader());
@@ -240,7 +241,7 @@ async fn a_node_is_not_woken_by_its_own_echo() {
     assert_eq!(
         node.node.stats().claim_calls,
         calls,
-        "the node's own wakeup woke it"
+        "expected no claim: a node's own wakeup must not wake it"
     );
     // The same wakeup from another caller does wake the node.
     let client = ratchet_core::Ratchet::client(Arc::new(world.store.clone()));

@@ -42,7 +42,7 @@ async fn the_next_attempt_starts_from_the_checkpoint() {
         let done = ctx.checkpoint::<u32>()?.unwrap_or(0);
         if done < 3 {
             ctx.save_checkpoint(&(done + 1)).await?;
-            return Err("one step at a time".into());
+            return Err("planned failure after one more step".into());
         }
         Ok(done)
     });

@@ -175,7 +175,11 @@ async fn an_end_that_waits_to_be_stored_does_not_end_the_same_claim_of_the_new_h
     );
     away.store(false, Ordering::SeqCst);
     let job = world.ended(id).await;
-    assert_eq!(job.result.unwrap().as_str(), "2", "the first body's result");
+    assert_eq!(
+        job.result.unwrap().as_str(),
+        "2",
+        "expected the result of the first body"
+    );
     node.stop().await.unwrap();
 }
 
@@ -235,7 +239,12 @@ async fn a_rewind_buries_no_node_and_counts_no_crash() {
             sleep(5 * SECOND).await;
             let rows = world.store.nodes().await.unwrap();
             let active = rows.iter().filter(|row| row.status == NodeStatus::Active);
-            assert_eq!(active.count(), 4, "{lag} s ago: {rows:#?}");
+            assert_eq!(
+                active.count(),
+                4,
+                "copy of {lag} s ago: expected 4 active nodes, found \
+                 {rows:#?}"
+            );
         }
         for id in ids {
             assert_eq!(world.ended(id).await.crash_count, 0, "{lag} s ago");

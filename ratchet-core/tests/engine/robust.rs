@@ -396,7 +396,10 @@ async fn old_wakeups_and_eager_heartbeats_cause_no_storm_of_calls() {
     world.ended(eager).await;
     sleep(SECOND).await;
     let calls = calls.load(Ordering::SeqCst);
-    assert!(calls < 40, "{calls} calls in six seconds");
+    assert!(
+        calls < 40,
+        "expected fewer than 40 calls in six seconds, found {calls}"
+    );
 }
 
 /// A transport that never responds.

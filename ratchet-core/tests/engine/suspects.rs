@@ -97,7 +97,7 @@ async fn suspects_run_one_at_a_time_and_delay_no_other_job() {
     assert_eq!(
         (killed, before),
         (8, 8),
-        "they ran together until they were suspects"
+        "expected all 8 jobs to run together until they were suspects"
     );
     let _node = Started::new(build());
     for id in &slow {

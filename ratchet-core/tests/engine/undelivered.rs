@@ -90,7 +90,7 @@ async fn a_node_says_how_many_of_its_claims_it_does_not_hold() {
             }
             sleep(SECOND).await;
         }
-        panic!("there were never {claims} claims without a holder");
+        panic!("expected {claims} claims without a holder at some time");
     };
     until(1).await;
     refuses.store(false, Ordering::SeqCst);

@@ -40,7 +40,9 @@ impl Job for Resize {
             payload["unit"] = json!("px");
         }
         if version < 3 {
-            let width = payload["width"].as_u64().ok_or("there is no width")?;
+            let width = payload["width"]
+                .as_u64()
+                .ok_or("the payload has no field `width`")?;
             UPCASTS.lock().unwrap().push(version);
             payload["pixels"] = json!(width);
         }
@@ -126,11 +128,17 @@ fn names_that_two_types_claim_are_refused_with_both_types() {
     let problems = |builder: NodeBuilder| builder.build().unwrap_err().problems().to_vec();
     assert_eq!(
         problems(resizer(&world).register::<Scale>()),
-        ["the name scale is claimed by engine::versions::Resize and by engine::versions::Scale"]
+        [
+            "the kind or alias scale belongs to both engine::versions::Resize and \
+             engine::versions::Scale"
+        ]
     );
     assert_eq!(
         problems(resizer(&world).register::<Shrink>()),
-        ["the name resize is claimed by engine::versions::Resize and by engine::versions::Shrink"]
+        [
+            "the kind or alias resize belongs to both engine::versions::Resize and \
+             engine::versions::Shrink"
+        ]
     );
     assert_eq!(
         problems(resizer(&world).register::<Resize>()),
@@ -139,13 +147,13 @@ fn names_that_two_types_claim_are_refused_with_both_types() {
     assert_eq!(
         problems(resizer(&world).register::<Twice>()),
         [
-            "engine::versions::Twice has the name twice twice",
-            "engine::versions::Twice has the name once twice"
+            "engine::versions::Twice uses the name twice twice",
+            "engine::versions::Twice uses the name once twice"
         ]
     );
     assert_eq!(
         problems(resizer(&world).register::<Unversioned>()),
-        ["the version of engine::versions::Unversioned: payload_version is 0"]
+        ["the payload version of engine::versions::Unversioned is invalid: payload_version is 0"]
     );
     assert_eq!(
         problems(resizer(&world).register::<Nameless>()),
@@ -190,13 +198,13 @@ async fn an_upcast_that_fails_makes_a_dead_letter_at_no_attempt() {
     for (id, error) in [
         (
             bad,
-            "the payload does not upcast from version 1: there is no width",
+            "the payload could not be upcast from version 1: the payload has no field `width`",
         ),
-        (shape, "the payload is not a resize_image: "),
+        (shape, "the payload does not decode as a resize_image: "),
         (
             forgotten,
-            "the payload does not upcast from version 1: engine::versions::Forgetful has no upcast \
-             from version 1",
+            "the payload could not be upcast from version 1: engine::versions::Forgetful has no \
+             upcast from payload version 1",
         ),
     ] {
         let job = world.ended(id).await;

@@ -42,7 +42,7 @@ fn the_tables_are_those_of_the_catalog() {
     assert_eq!(
         rows.len(),
         expected.len(),
-        "the tables have rows of unknown metrics"
+        "expected no rows of unknown metrics in the tables"
     );
 }
 
@@ -176,6 +176,10 @@ fn check(title: &str, expression: &str, metric: &Metric) {
         .filter(|label| !["le", "instance"].contains(label))
     {
         let has = metric.labels.iter().any(|one| one.name == label);
-        assert!(has, "{title}: {} has no label {label}", metric.name);
+        assert!(
+            has,
+            "{title}: expected the metric {} to have the label {label}",
+            metric.name
+        );
     }
 }

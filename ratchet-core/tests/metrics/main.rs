@@ -6,7 +6,7 @@ mod cluster;
 mod documents;
 mod jobs;
 #[path = "../engine/kit.rs"]
-#[expect(dead_code, reason = "the tests of the engine need more of it")]
+#[expect(dead_code, reason = "only the tests of the engine use all of the kit")]
 mod kit;
 mod recorder;
 mod store;
@@ -43,7 +43,8 @@ macro_rules! scenarios {
             })*
             let all: BTreeSet<String> = CATALOG.iter().map(|one| one.name.to_owned()).collect();
             let missing: Vec<&String> = all.difference(&emitted).collect();
-            assert!(missing.is_empty(), "no scenario emits {missing:?}");
+            assert!(missing.is_empty(), "expected every metric from at least one scenario, \
+                missing: {missing:?}");
         }
     };
 }
@@ -86,7 +87,10 @@ fn names_are_those_that_prometheus_wants() {
     let mut names = BTreeSet::new();
     for metric in CATALOG {
         let name = metric.name;
-        assert!(names.insert(name), "the catalog has {name} twice");
+        assert!(
+            names.insert(name),
+            "expected each name once in the catalog, found {name} twice"
+        );
         assert!(name.starts_with("ratchet_"), "{name}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
         assert_eq!(

@@ -41,7 +41,7 @@ impl CounterFn for Series {
     }
 
     fn absolute(&self, _value: u64) {
-        panic!("no metric sets a counter to an absolute value");
+        panic!("no metric should set a counter to an absolute value");
     }
 }
 
@@ -105,7 +105,12 @@ impl Metrics {
     pub(crate) fn check(&self) {
         for ((name, labels), (kind, _)) in &*self.series.lock().unwrap() {
             let metric = CATALOG.iter().find(|metric| metric.name == name);
-            let metric = metric.unwrap_or_else(|| panic!("{name} is not in the catalog"));
+            let metric = metric.unwrap_or_else(|| {
+                panic!(
+                    "expected {name} in the catalog of \
+                     metrics"
+                )
+            });
             assert_eq!(metric.kind, *kind, "{name}");
             let names: Vec<&str> = labels.iter().map(|(name, _)| name.as_str()).collect();
             let declared: Vec<&str> = metric.labels.iter().map(|label| label.name).collect();
@@ -135,7 +140,7 @@ impl Metrics {
         assert_eq!(
             *first,
             kind,
-            "{} was recorded as two kinds of metric",
+            "expected one kind of metric for {}, found two",
             key.name()
         );
         Arc::clone(one)
@@ -157,7 +162,7 @@ fn is_among(values: Values, value: &str) -> bool {
         Values::Pools => ["default", "system", "small"].contains(&value),
         Values::Roles => ["maintenance", "pricing", "feed"].contains(&value),
         Values::Operations => value.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
-        other => panic!("no bound is known for {other:?}"),
+        other => panic!("expected a label with known bounds, found {other:?}"),
     }
 }
 

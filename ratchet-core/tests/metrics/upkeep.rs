@@ -305,7 +305,7 @@ pub(crate) async fn what_alerts_watch_is_there_before_anything_happens(metrics: 
     // This node has no daemon, so the counter of daemon failures is absent.
     for counter in counters_of_alerts().filter(|one| one.name != DAEMON_FAILURES.name) {
         let begun = !metrics.values(*counter, &[]).is_empty();
-        assert!(begun, "{} was not recorded", counter.name);
+        assert!(begun, "expected {} to be recorded", counter.name);
         watched += 1;
     }
     assert!(watched > 10, "{watched}");

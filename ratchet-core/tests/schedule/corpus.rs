@@ -236,7 +236,10 @@ fn expressions_mean_what_they_mean_elsewhere() {
 fn what_means_nothing_is_refused_and_named() {
     for expression in REFUSED {
         match Schedule::cron(expression, "UTC") {
-            Ok(schedule) => panic!("{expression:?} was accepted as {schedule}"),
+            Ok(schedule) => panic!(
+                "expected {expression:?} to be refused, found it accepted as \
+                 {schedule}"
+            ),
             Err(error) => assert_eq!(error.field(), "cron", "{expression:?}"),
         }
     }
@@ -274,13 +277,13 @@ fn a_refusal_says_what_is_wrong_and_what_is_right() {
         ),
         (
             "0 0 * * mon,8",
-            "has the day of week `8`: 8 is out of range; expected 0-7 or sun-sat, \
-          followed by #1 to #5 or L if wanted",
+            "has the day of week `8`: 8 is out of range; expected 0-7 or sun-sat, optionally \
+             followed by #1 to #5 or L",
         ),
         (
             "0 0 * * mon#6",
-            "has the day of week `mon#6`: # needs 1 to 5 or L after it; expected 0-7 \
-          or sun-sat, followed by #1 to #5 or L if wanted",
+            "has the day of week `mon#6`: `#` must be followed by 1 to 5 or L; expected 0-7 or \
+             sun-sat, optionally followed by #1 to #5 or L",
         ),
         (
             "0 0 0 1 1 ? 1960",
@@ -288,7 +291,7 @@ fn a_refusal_says_what_is_wrong_and_what_is_right() {
         ),
         (
             "*/0 * * * *",
-            "has the minute `*/0`: the step `0` is not 1 or more; expected 0-59",
+            "has the minute `*/0`: expected a step of 1 or more, found `0`; expected 0-59",
         ),
         (
             "1,,2 * * * *",

@@ -19,7 +19,10 @@ fn slots(zone: &str, expression: &str, after: &str, count: usize) -> Vec<String>
     let mut slots = Vec::new();
     for _ in 0..count {
         let next = schedule.next_after(at, at).unwrap();
-        assert!(next > at, "{expression} goes back from {at} to {next}");
+        assert!(
+            next > at,
+            "{expression}: expected a slot after {at}, found {next}"
+        );
         at = next;
         slots.push(local(at, &zone).to_rfc3339_opts(SecondsFormat::Secs, true));
     }

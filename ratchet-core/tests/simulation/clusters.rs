@@ -264,7 +264,10 @@ impl Simulation {
             .values()
             .filter(|job| !job.state.is_terminal())
             .collect();
-        panic!("seed {}: jobs that never end: {stuck:#?}", self.seed);
+        panic!(
+            "seed {}: expected every job to end; still open: {stuck:#?}",
+            self.seed
+        );
     }
 
     /// Reads everything and compares it with the earlier state.
@@ -277,20 +280,20 @@ impl Simulation {
                 assert!(job.claim_seq >= before.claim_seq, "claim_seq fell: {job:?}");
                 assert!(job.attempts >= before.attempts, "attempts fell: {job:?}");
                 if before.state.is_terminal() {
-                    assert_eq!(&job, before, "an ended job changed");
+                    assert_eq!(&job, before, "an ended job should not change");
                 }
             }
             for link in self.store.parents_of(&[job.id]).await.unwrap().remove(0) {
                 let claimed = job.claim_seq > 0;
                 assert!(
                     !claimed || link.state == LinkState::Met,
-                    "the job ran before its parents ended: {job:?}"
+                    "the job should not run before its parents end: {job:?}"
                 );
             }
             let owned = job.node.is_some();
             assert!(
                 job.state == JobState::Running || !owned,
-                "the job has a node but does not run: {job:?}"
+                "only a running job should have a node: {job:?}"
             );
             self.seen.insert(job.id, job);
         }
@@ -322,7 +325,11 @@ impl Simulation {
                 .or_insert(job.created_at);
             let history = self.store.history(job.id).await.unwrap();
             if let Some(first) = history.first() {
-                assert!(first.claimed_at >= *last, "overtook in {lane}: {job:?}");
+                assert!(
+                    first.claimed_at >= *last,
+                    "the job should not start before an earlier job \
+                     of the lane {lane} ends: {job:?}"
+                );
             }
             *last = end.max(*last);
         }
@@ -352,7 +359,7 @@ impl Simulation {
         for id in &self.acknowledged {
             assert!(
                 self.seen.contains_key(id),
-                "an acknowledged job is lost: {id}"
+                "the acknowledged job {id} should be stored"
             );
         }
         for job in self.seen.values() {
@@ -368,7 +375,7 @@ fn check_history(job: &JobRecord, history: &[Attempt]) {
     let all: Vec<u64> = (1..=job.claim_seq).collect();
     assert_eq!(
         seqs, all,
-        "claims and their ends do not match: {job:?} {history:?}"
+        "every claim should have exactly one end: {job:?} {history:?}"
     );
     let succeeded = history
         .iter()
@@ -389,7 +396,7 @@ fn check_history(job: &JobRecord, history: &[Attempt]) {
         JobState::Succeeded => assert_eq!(last, Some(AttemptOutcome::Succeeded)),
         JobState::Failed => assert_eq!(last, Some(AttemptOutcome::Failed)),
         JobState::Cancelled => {}
-        other => panic!("a job ended {other}: {job:?}"),
+        other => panic!("a job should not end as {other}: {job:?}"),
     }
     assert!(job.attempts <= job.spec.retry.max_attempts(), "{job:?}");
 }

@@ -263,9 +263,12 @@ impl Simulation {
     /// Checks what must always hold.
     async fn look(&mut self) {
         let doubles = self.log.lock().unwrap().doubles.clone();
-        assert!(doubles.is_empty(), "two bodies at once: {doubles:?}");
+        assert!(
+            doubles.is_empty(),
+            "a job should not have two bodies at once: {doubles:?}"
+        );
         for job in self.jobs().await {
-            assert_eq!(job.crash_count, 0, "a crash was counted: {job:?}");
+            assert_eq!(job.crash_count, 0, "expected no counted crash: {job:?}");
         }
         for node in self.store.nodes().await.unwrap() {
             assert_ne!(node.status, NodeStatus::Dead, "buried: {node:?}");
@@ -276,7 +279,10 @@ impl Simulation {
                 continue;
             };
             let leader = *self.terms.entry(term).or_insert(number);
-            assert_eq!(leader, number, "two nodes led in one term: {term:?}");
+            assert_eq!(
+                leader, number,
+                "expected one leader in the term {term:?}, found two"
+            );
         }
     }
 
@@ -298,7 +304,7 @@ impl Simulation {
         let jobs = self.jobs().await;
         let stuck = jobs.iter().filter(|job| !job.state.is_terminal());
         let stuck: Vec<&JobRecord> = stuck.collect();
-        panic!("jobs that never end: {stuck:#?}");
+        panic!("expected every job to end; still open: {stuck:#?}");
     }
 
     /// Checks that every claim has a body, unless the claim was only just made.
@@ -309,7 +315,10 @@ impl Simulation {
             let held = log.running.keys().any(|(_, running)| *running == job.id);
             let age = job.claimed_at.map(|at| now - at);
             let fresh = age.is_some_and(|age| age.num_seconds() < 20);
-            assert!(held || fresh, "the claim of the job has no holder: {job:?}");
+            assert!(
+                held || fresh,
+                "the claim of the job should have a holder: {job:?}"
+            );
         }
     }
 
@@ -322,7 +331,12 @@ impl Simulation {
             let ended = (last.seq, last.node, Some(last.claimed_at));
             let body: u64 = serde_json::from_str(job.result.as_ref().unwrap().as_str()).unwrap();
             let began = self.log.lock().unwrap().began.get(&body).copied();
-            assert_eq!(began, Some(ended), "a stale result was applied: {job:?}");
+            assert_eq!(
+                began,
+                Some(ended),
+                "only the result of the last claim should be applied: \
+                 {job:?}"
+            );
         }
     }
 }

@@ -44,7 +44,10 @@ where
             *failures.entry(kind(&*panic)).or_default() += 1;
         }
     }
-    assert!(failures.is_empty(), "failed seeds by kind: {failures:#?}");
+    assert!(
+        failures.is_empty(),
+        "expected no failed seed; failures by kind: {failures:#?}"
+    );
 }
 
 /// Returns the kind of a failure: its message without the names and numbers of the seed.

@@ -12,7 +12,7 @@ export function alarm({ nothing_runs: nothing, oldest_due_ms: overdue }) {
   if (line.hidden === !nothing) return;
   const since = new Date(now() - (overdue ?? 0)).toISOString();
   put(line, nothing ? [
-    icon("warn"), h("span", { role: "alert" }, "No node is live: nothing runs."),
+    icon("warn"), h("span", { role: "alert" }, "No node is live, so no job runs."),
     h("span", null, "The oldest job became due ", time(since), "."),
     h("a", { href: way(["cluster"]) }, "The nodes"),
   ] : null);

@@ -28,14 +28,14 @@ const MEANINGS = {
   retried: "Failed; another attempt follows",
   snoozed: "Postponed by the handler; does not count as an attempt",
   released: "Released by its node; does not count as an attempt",
-  lost: "Its node died or took too long to begin",
+  lost: "The job's node died or did not start the job in time",
   undelivered: "Claimed, but the response never reached the node; released",
   joining: "Started; does not claim jobs yet",
   active: "Claims and runs jobs",
   draining: "Finishes running jobs; claims no more",
   left: "Shut down gracefully",
   dead: "Stopped sending heartbeats",
-  silent: "Its heartbeat is overdue: it will be declared dead",
+  silent: "The heartbeat is overdue: the node will be declared dead",
 };
 
 /** Returns the colour class of a state or an outcome. */

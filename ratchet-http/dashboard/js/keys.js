@@ -18,7 +18,7 @@ const LIST = [
   ["j  k", "down and up in a table"],
   ["x", "choose the row"],
   ["Enter", "open the row"],
-  ["[  ]", "page back and on"],
+  ["[  ]", "previous and next page"],
   ["r", "read the page again"],
   ["t", "light or dark"],
   ["?", "this list"],

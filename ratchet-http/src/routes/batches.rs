@@ -35,9 +35,12 @@ pub(super) fn routes() -> Vec<Route> {
             Access::Write(Action::CancelBatch),
             cancel,
         )
-        .says("Closes a batch and cancels its unfinished jobs, as many as one request has time for")
+        .says(
+            "Closes a batch and cancels its unfinished jobs, as many as fit into the time limit \
+             of a request",
+        )
         .part::<Id>("id")
-        .ok::<BulkDone>("The result. If it is not complete, send the same request again")
+        .ok::<BulkDone>("The result. If `complete` is false, send the same request again")
         .refuses(&CODES),
     ]
 }

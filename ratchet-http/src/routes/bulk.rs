@@ -36,7 +36,7 @@ pub(super) fn routes() -> Vec<Route> {
                  of a bounded size and for a bounded time; this is not one transaction",
             )
             .body::<BulkRequest>()
-            .ok::<BulkDone>("The result, and whether matching jobs are left")
+            .ok::<BulkDone>("The result, and whether jobs are left that match the filter")
             .refuses(&[Code::Unavailable]),
     ]
 }

@@ -40,10 +40,13 @@ pub(super) fn routes() -> Vec<Route> {
             .refuses(&[Code::Unavailable]),
         get("/api/jobs/counts", by_state)
             .reads()
-            .says("Counts the jobs that match in each state, up to 1,000 each")
+            .says(
+                "Counts the jobs that match every given parameter, for each state, up to 1,000 \
+                 per state",
+            )
             .query::<ByStateQuery>()
             .ok::<MatchingByState>(
-                "The counts, from the last background count if it covers the filter",
+                "The counts, from the last background count if that count covers the filter",
             )
             .refuses(&[Code::Unavailable]),
     ]

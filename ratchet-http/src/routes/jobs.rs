@@ -34,7 +34,7 @@ pub(super) fn routes() -> Vec<Route> {
             .refuses(&[Code::NotFound, Code::Unavailable]),
         get("/api/jobs/{id}/history", history)
             .reads()
-            .says("Returns the last ended claims of a job, at most a page of them, oldest first")
+            .says("Returns a page of the last ended claims of a job, oldest first")
             .part::<Id>("id")
             .ok::<Attempts>("The history")
             .refuses(&[Code::NotFound, Code::Unavailable]),
@@ -47,7 +47,7 @@ fn act_route(action: JobAction) -> Route {
     let (path, says) = match action {
         JobAction::Retry => (
             "/api/jobs/{id}/retry",
-            "Makes a dead letter pending again, with a fresh count of attempts",
+            "Makes a dead letter pending again, and resets its count of attempts",
         ),
         JobAction::Cancel => (
             "/api/jobs/{id}/cancel",
@@ -219,7 +219,7 @@ fn acted_view(outcome: ActionOutcome, action: JobAction) -> Result<Acted, Proble
         // can be retried.
         ActionOutcome::KeyTaken(holder) => Err(Problem::conflict(
             JobState::Failed,
-            format!("the unfinished job {holder} has its unique key"),
+            format!("the unfinished job {holder} has the unique key of this job"),
         )),
         ActionOutcome::NotFound => Err(no_such_job()),
         _ => Err(Problem::new(

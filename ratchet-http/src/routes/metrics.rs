@@ -24,8 +24,6 @@ async fn metrics(State(api): State<Api>) -> Response {
     api.sampler().ask();
     match api.metrics() {
         Some(text) => ([(header::CONTENT_TYPE, TEXT)], text).into_response(),
-        None => {
-            Problem::not_found("this API was built without a recorder of metrics").into_response()
-        }
+        None => Problem::not_found("this API was built without a metrics recorder").into_response(),
     }
 }

@@ -21,11 +21,11 @@ pub(super) fn routes() -> Vec<Route> {
             drain,
         )
         .says(
-            "Asks a node to drain: from its next heartbeat on it claims no more jobs and finishes those \
-             it has",
+            "Asks a node to drain: from its next heartbeat on, the node claims no more jobs and \
+             finishes the jobs that it has claimed",
         )
         .part::<Id>("id")
-        .ok::<Changed>("The node drains; `changed` is false if it was draining already")
+        .ok::<Changed>("The node is draining; `changed` is false if it was draining already")
         .refuses(&[Code::NotFound, Code::Conflict, Code::Unavailable]),
     ]
 }

@@ -30,7 +30,7 @@ pub(super) fn routes() -> Vec<Route> {
             .ok::<Readiness>("The process is ready")
             .answers::<Readiness>(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "The process is not ready, for these reasons",
+                "The process is not ready; the body lists the reasons",
             ),
         get("/leader", leader)
             .open()

@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(
             found.jobs.len(),
             1,
-            "followed although it is not among the newest"
+            "expected the job to be followed although it is not among the newest jobs"
         );
         enqueue(&client, 5_000).await;
         let found = changes.look(&client).await.unwrap();

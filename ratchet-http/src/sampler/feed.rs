@@ -128,7 +128,7 @@ pub(crate) fn frame(event: &str, data: &impl Serialize) -> Option<Bytes> {
     match serde_json::to_string(data) {
         Ok(data) => Some(Bytes::from(format!("event: {event}\ndata: {data}\n\n"))),
         Err(error) => {
-            tracing::error!(%error, event, "an event cannot be encoded");
+            tracing::error!(%error, event, "could not encode an event");
             None
         }
     }

@@ -277,7 +277,7 @@ impl Shared {
             match within(DEADLINE, self.cluster()).await {
                 Ok(cluster) => {
                     if failures >= board::AWAY_AFTER {
-                        tracing::warn!("the database answers again");
+                        tracing::warn!("the database responds again");
                     }
                     failures = 0;
                     let changed = {
@@ -297,9 +297,9 @@ impl Shared {
                     self.board().cluster_failed();
                     self.read.send_replace(());
                     if failures == board::AWAY_AFTER {
-                        tracing::warn!(%error, "the database does not answer");
+                        tracing::warn!(%error, "the database does not respond");
                     } else {
-                        tracing::debug!(%error, "the nodes could not be read");
+                        tracing::debug!(%error, "could not read the nodes");
                     }
                 }
             }
@@ -346,7 +346,7 @@ impl Shared {
                     metrics::nothing_runs(board.nothing_runs());
                     drop(board);
                     self.read.send_replace(());
-                    tracing::debug!(%error, "the due routes could not be read");
+                    tracing::debug!(%error, "could not read the due routes");
                 }
             }
             self.pause(DUE, failures).await;
@@ -370,7 +370,7 @@ impl Shared {
                 }
                 Err(error) => {
                     pace.watched = rest(LONGEST_BACKOFF, began.elapsed());
-                    tracing::debug!(%error, "the jobs could not be counted");
+                    tracing::debug!(%error, "could not count the jobs");
                 }
             }
         }
@@ -403,7 +403,7 @@ impl Shared {
                 Err(error) => {
                     pace.watched = rest(LONGEST_BACKOFF, began.elapsed());
                     self.board().failures().failed();
-                    tracing::debug!(%error, "the newest dead letters could not be read");
+                    tracing::debug!(%error, "could not read the newest dead letters");
                 }
             }
         }
@@ -427,7 +427,7 @@ impl Shared {
                     self.board().failures().saw(&jobs);
                     self.feed.tell("jobs", &view::ChangedJobs { jobs, dropped });
                 }
-                Err(error) => tracing::debug!(%error, "the newest jobs could not be read"),
+                Err(error) => tracing::debug!(%error, "could not read the newest jobs"),
             }
             tokio::time::sleep_until(began + TICK).await;
         }
@@ -550,6 +550,9 @@ async fn within<T>(deadline: Duration, read: impl Future<Output = Result<T>>) ->
 }
 
 fn away() -> Problem {
-    Problem::new(Code::Unavailable, "the database does not answer at present")
-        .retry_after(Duration::from_secs(2))
+    Problem::new(
+        Code::Unavailable,
+        "the database does not respond at present",
+    )
+    .retry_after(Duration::from_secs(2))
 }

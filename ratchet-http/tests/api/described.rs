@@ -118,7 +118,7 @@ impl Described {
         let content = &content[essence];
         assert!(
             !content.is_null(),
-            "{asked}: {status} is not of type {media}"
+            "{asked}: expected the type of the response {status} to be {media}"
         );
         if essence.ends_with("json") {
             let key = format!("{verb} {template} {status} {essence}");
@@ -141,6 +141,10 @@ impl Described {
         let errors: Vec<String> = (validator.iter_errors(value))
             .map(|error| format!("{}: {error}", error.instance_path()))
             .collect();
-        assert!(errors.is_empty(), "{asked}: {errors:#?} in {value:#}");
+        assert!(
+            errors.is_empty(),
+            "{asked}: expected a value that fits the schema, found \
+             {errors:#?} in {value:#}"
+        );
     }
 }

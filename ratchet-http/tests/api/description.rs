@@ -65,7 +65,7 @@ fn example(schema: &Value) -> Value {
                     .collect(),
             )
         }
-        other => panic!("no example of {other}: {schema}"),
+        other => panic!("no example value is known for the schema type {other}: {schema}"),
     }
 }
 
@@ -97,7 +97,7 @@ async fn every_described_operation_is_routed_and_no_other_method_is() {
         let code = &answer.json["code"];
         assert_ne!(answer.status.as_u16(), 405, "{method} {path}");
         assert_ne!(
-            answer.json["detail"], "there is nothing here",
+            answer.json["detail"], "nothing is served at this path",
             "{method} {path}"
         );
         if code == "not_found" {
@@ -124,7 +124,12 @@ async fn every_described_operation_is_routed_and_no_other_method_is() {
                 .await;
             let allow = answer.headers.get(header::ALLOW).cloned();
             answer.refused(405, "method_not_allowed");
-            let allow = allow.unwrap_or_else(|| panic!("{verb} {path} has no Allow"));
+            let allow = allow.unwrap_or_else(|| {
+                panic!(
+                    "expected a header Allow in the response to \
+                     {verb} {path}"
+                )
+            });
             for verb in allowed.keys() {
                 assert!(
                     allow.to_str().unwrap().contains(&verb.to_uppercase()),

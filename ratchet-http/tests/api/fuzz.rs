@@ -55,7 +55,7 @@ async fn play(store: SharedStore, drafts: &[Draft]) {
     assert_eq!(
         after,
         before + change,
-        "the number of jobs differs from what the responses reported"
+        "expected the number of jobs to change as the responses reported"
     );
     // All remaining jobs can still be read.
     let page = world.get("/api/jobs?limit=200").await.ok();

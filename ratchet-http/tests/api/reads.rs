@@ -267,7 +267,10 @@ async fn the_lineage_is_told_in_both_directions_as_far_as_the_limit_goes() {
         edge(right.to_string(), last, "ended"),
         edge(batch.to_string(), last, "failures_reach 3"),
     ] {
-        assert!(edges.contains(&expected), "{expected} is not in {edges:#?}");
+        assert!(
+            edges.contains(&expected),
+            "expected the edge {expected}, found {edges:#?}"
+        );
     }
     assert_eq!(edges.len(), 5);
     let some = world

@@ -150,7 +150,7 @@ pub(crate) async fn in_bulk(stage: &mut Stage) -> Result<()> {
         .context("the other job does not exist")?;
     ensure!(
         other.state == JobState::Pending,
-        "another queue was touched"
+        "expected the jobs of another queue to stay unchanged"
     );
 
     page.until("document.querySelector('[data-chosen]').dataset.chosen === '0'")
@@ -243,7 +243,10 @@ pub(crate) async fn on_others(stage: &mut Stage) -> Result<()> {
         "document.querySelector('tr[data-key=\"{batch}\"]').textContent.includes('ended')"
     ))
     .await?;
-    let batch = client.batch(batch).await?.context("the batch is gone")?;
+    let batch = client
+        .batch(batch)
+        .await?
+        .context("the batch is not stored")?;
     ensure!(batch.cancelled == 2, "{batch:?}");
 
     stage.visit("#/cluster").await?;

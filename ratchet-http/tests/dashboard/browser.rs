@@ -56,14 +56,20 @@ pub(crate) fn find() -> Result<PathBuf, String> {
         return if path.is_file() {
             Ok(path)
         } else {
-            Err(format!("{VARIABLE} names no file: {}", path.display()))
+            Err(format!(
+                "the environment variable {VARIABLE} does not name a file: {}",
+                path.display()
+            ))
         };
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places = env::split_paths(&path).flat_map(|dir| NAMES.map(|name| dir.join(name)));
-    places
-        .find(|place| place.is_file())
-        .ok_or_else(|| format!("no Chromium: {VARIABLE} is not set and none is on the PATH"))
+    places.find(|place| place.is_file()).ok_or_else(|| {
+        format!(
+            "no Chromium found: {VARIABLE} is not set, and the PATH has no \
+             Chromium"
+        )
+    })
 }
 
 /// A running browser with one page. Dropping this value kills the browser.
@@ -164,7 +170,7 @@ impl Browser {
         self.sink.lock().await.send(Message::text(text)).await?;
         let answer = tokio::time::timeout(PATIENCE, receiver)
             .await
-            .with_context(|| format!("{method} was not answered in time"))?
+            .with_context(|| format!("the browser did not answer {method} in time"))?
             .context("the browser is gone")?;
         if answer["error"].is_object() {
             bail!("{method}: {}", answer["error"]);
@@ -199,5 +205,5 @@ async fn address(said: tokio::process::ChildStderr) -> Result<String> {
         all.push_str(&line);
         all.push('\n');
     }
-    bail!("the browser ended at once: {all}")
+    bail!("the browser ended right after its start: {all}")
 }

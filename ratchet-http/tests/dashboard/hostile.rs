@@ -126,7 +126,7 @@ async fn unhurt(stage: &Stage, place: &str) -> Result<()> {
                 || document.querySelector('body img, body script, body iframe, [onerror], a[href^=javascript]') !== null";
     ensure!(
         stage.page.eval(hurt).await? == false,
-        "{place}: text became markup"
+        "{place}: expected text from jobs to stay text, found it as markup"
     );
     Ok(())
 }

@@ -126,7 +126,10 @@ async fn press_keys(page: &Page) -> Result<String> {
     let seen = page.eval("flood.done = true, flood").await?;
     let told = format!("{seen}, slowest response {slowest:?}, {pressed} keys pressed");
     let keys = seen["keys"].as_u64();
-    ensure!(keys == Some(pressed), "the page missed keys: {told}");
+    ensure!(
+        keys == Some(pressed),
+        "expected the page to handle all keys: {told}"
+    );
     for what in ["gap", "wait"] {
         let millis = seen[what].as_f64().unwrap_or(f64::MAX);
         let longest = LONGEST.as_secs_f64() * 1_000.0;
@@ -183,9 +186,12 @@ pub(crate) async fn flood(stage: &mut Stage) -> Result<()> {
     let told = format!("{seen}, {told}");
     ensure!(
         seen["sent"].as_u64() >= Some(1_000 * SECONDS),
-        "too few events were sent: {told}"
+        "expected 1,000 events per second: {told}"
     );
-    ensure!(seen["rows"] == 50, "the number of rows changed: {told}");
+    ensure!(
+        seen["rows"] == 50,
+        "expected 50 rows, found another number: {told}"
+    );
     let fresh = seen["fresh"].as_str().unwrap_or_default();
     ensure!(fresh.contains("1,000 or more new"), "{told}");
     eprintln!("flood: {told}");
@@ -212,7 +218,10 @@ pub(crate) async fn flood_of_jobs(stage: &mut Stage) -> Result<()> {
     let told = press_keys(page).await?;
     enqueuing.await??;
     let rows = page.eval("document.querySelectorAll('main tbody tr').length");
-    ensure!(rows.await? == 50, "the number of rows changed: {told}");
+    ensure!(
+        rows.await? == 50,
+        "expected 50 rows, found another number: {told}"
+    );
     page.until_text("1,000 or more new").await?;
     let heard = page.eval("document.documentElement.ratchet.jobs").await?;
     eprintln!("flood of jobs: {heard} updates received, {told}");

@@ -151,7 +151,7 @@ pub(crate) async fn one_count_at_a_time(stage: &mut Stage) -> Result<()> {
     let seen = page.eval(held).await?;
     ensure!(
         seen == json!([true, false]),
-        "the old count was not aborted: {seen}"
+        "expected the old count to be aborted, found {seen}"
     );
     page.eval("again()").await?;
     ensure!(page.eval("counts.length").await? == 2);

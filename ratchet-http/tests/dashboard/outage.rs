@@ -62,14 +62,14 @@ pub(crate) async fn nothing_runs(stage: &mut Stage) -> Result<()> {
         shown = stranded => shown?,
         failed = lives => return failed,
     };
-    ensure!(no_alarm == true, "the alarm is shown while a node is live");
+    ensure!(no_alarm == true, "expected no alarm while a node is live");
     page.until("document.querySelector('#alarm').checkVisibility()")
         .await?;
     page.until(
-        "document.querySelector('#alarm').textContent.includes('No node is live: nothing runs')",
+        "document.querySelector('#alarm').textContent.includes('No node is live, so no job runs')",
     )
     .await?;
-    ensure!(page.eval(RED).await? == true, "the alarm is not red");
+    ensure!(page.eval(RED).await? == true, "expected a red alarm");
     page.until(
         "document.querySelector('[data-tile=Running].bad')?.textContent.includes('0 live nodes')",
     )
@@ -152,7 +152,7 @@ pub(crate) async fn failed_reads(stage: &mut Stage) -> Result<()> {
         let lies = page.eval(LIES).await?;
         ensure!(
             lies == serde_json::json!([]),
-            "{place} claims after a failed read: {lies}"
+            "{place}: expected no statement about the data after a failed read, found {lies}"
         );
         page.until(&format!("{LAMP} === 'failing'")).await?;
         repair(page).await?;

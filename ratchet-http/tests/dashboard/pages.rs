@@ -87,7 +87,7 @@ pub(crate) async fn every_page(stage: &mut Stage) -> Result<()> {
         .await?;
     ensure!(
         asked(page, "/api/jobs?") == 0,
-        "the overview page requested jobs"
+        "expected the overview page to request no jobs"
     );
     // When a job becomes a dead letter, the server sends an event, and the page adds the job to its
     // list.
@@ -253,13 +253,16 @@ pub(crate) async fn lineage(stage: &mut Stage) -> Result<()> {
     }
     ensure!(
         asked(page, &graph) == 1,
-        "the graph was read again although no job changed its state"
+        "expected one read of the graph, because no job changed its state"
     );
     stage.client.cancel(first).await?;
     page.until("document.querySelectorAll('.graph .edge.broken').length === 1")
         .await?;
     page.until_text("cancelled").await?;
-    ensure!(asked(page, &graph) <= 3, "the graph was read too often");
+    ensure!(
+        asked(page, &graph) <= 3,
+        "expected at most 3 reads of the graph"
+    );
     Ok(())
 }
 
@@ -283,7 +286,7 @@ pub(crate) async fn filters(stage: &mut Stage) -> Result<()> {
         .await?;
     ensure!(
         newest == jobs[59].id().to_string(),
-        "the newest job is not in the first row: {newest}"
+        "expected the newest job in the first row, found {newest}"
     );
     for (after, first) in [(25, 34), (10, 9)] {
         page.click("[data-action=on]").await?;
@@ -343,7 +346,7 @@ pub(crate) async fn earlier_error(stage: &mut Stage) -> Result<()> {
         page.eval("[...document.querySelectorAll('h2')].some((one) => one.textContent === 'Last error') || [...document.querySelectorAll('.block.bad')].some((one) => !one.closest('.attempt'))")
             .await?
             == false,
-        "the error of an earlier attempt is shown as the outcome"
+        "expected the error of an earlier attempt not to be shown as the outcome"
     );
     stage.visit("#/jobs").await?;
     page.until(&format!("document.querySelector('tr[data-key=\"{job}\"]')?.textContent.includes('an earlier attempt failed:the disk was full')"))

@@ -101,7 +101,7 @@ pub(crate) async fn read_only(stage: &mut Stage) -> Result<()> {
                     && one.dataset.action !== 'back' && one.getAttribute('aria-disabled') !== 'true').length";
         ensure!(
             page.eval(open).await? == 0,
-            "{place}: a button for a write is enabled"
+            "{place}: expected no enabled button for a write"
         );
     }
     page.click("[data-action=cancel]").await?;
@@ -111,7 +111,7 @@ pub(crate) async fn read_only(stage: &mut Stage) -> Result<()> {
     let posts = "performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/cancel')).length";
     ensure!(
         page.eval(posts).await? == 0,
-        "the page sent the refused request"
+        "expected the page not to send the refused request"
     );
     ensure!(
         stage
@@ -172,7 +172,7 @@ pub(crate) async fn small_limits(stage: &mut Stage) -> Result<()> {
         page.until(shown).await?;
         ensure!(
             page.eval("document.querySelector('[role=alert]')").await? == json!(null),
-            "{place}: something cannot be read"
+            "{place}: expected no alert on the page"
         );
     }
     // The overview shows more dead letters than the page limit allows. The server reads them in the
@@ -254,19 +254,22 @@ pub(crate) async fn keys(stage: &mut Stage) -> Result<()> {
     while page.eval("document.activeElement.dataset?.action").await? != "pause" {
         page.key("Tab").await?;
         presses += 1;
-        ensure!(presses < 40, "the button cannot be reached by Tab");
+        ensure!(
+            presses < 40,
+            "expected to reach the button within 40 presses of Tab"
+        );
     }
     let ring = "getComputedStyle(document.activeElement).outlineStyle";
     ensure!(
         page.eval(ring).await? == "solid",
-        "the focus cannot be seen"
+        "expected a visible focus"
     );
     page.key("Enter").await?;
     page.until("document.querySelector('h1 + .sub').textContent.includes('paused')")
         .await?;
     ensure!(
         page.eval("document.activeElement.dataset.action").await? == "pause",
-        "the focus is lost"
+        "expected the focus to stay on the button"
     );
     // The user can read plots with the keyboard and with a screen reader.
     stage.visit("#/overview").await?;
@@ -296,12 +299,12 @@ pub(crate) async fn phone(stage: &mut Stage) -> Result<()> {
         let tab = "(() => { const tab = document.querySelector('.ways [aria-current=page]').getBoundingClientRect(); return tab.left >= 0 && tab.right <= innerWidth; })()";
         ensure!(
             stage.page.eval(tab).await? == true,
-            "{place}: the current tab cannot be seen"
+            "{place}: expected the current tab to be visible"
         );
         let small = "[...document.querySelectorAll('main .button, main .choice button')].filter((one) => one.offsetHeight > 0 && one.offsetHeight < 30).map((one) => one.textContent)";
         ensure!(
             stage.page.eval(small).await? == json!([]),
-            "{place}: too small for a finger"
+            "{place}: expected buttons of at least 30 pixels"
         );
     }
     Ok(())
@@ -336,7 +339,10 @@ pub(crate) async fn colours(stage: &mut Stage) -> Result<()> {
             stage.visit(&format!("#/{place}")).await?;
             stage.page.until("!document.querySelector('main .loading') && document.querySelector('main .panel, main .tile')").await?;
             let dim = stage.page.eval(DIM).await?;
-            ensure!(dim == json!([]), "{scheme}, {place}: hard to read: {dim}");
+            ensure!(
+                dim == json!([]),
+                "{scheme}, {place}: expected enough contrast, found {dim}"
+            );
         }
     }
     let page = &stage.page;
@@ -344,11 +350,11 @@ pub(crate) async fn colours(stage: &mut Stage) -> Result<()> {
     let dark = page.eval(ground).await?;
     page.key("t").await?;
     let light = page.eval(ground).await?;
-    ensure!(dark != light, "the key `t` does not change the theme");
+    ensure!(dark != light, "expected the key `t` to change the theme");
     stage.visit("#/jobs").await?;
     ensure!(
         page.eval(ground).await? == light,
-        "the chosen theme is not kept"
+        "expected the chosen theme to be kept"
     );
     page.click("[aria-label='Light or dark']").await?;
     page.until(&format!("{ground} === {dark}")).await
@@ -389,7 +395,11 @@ pub(crate) async fn long_labels(stage: &mut Stage) -> Result<()> {
                     && seen["tables"] == json!([])
                     && seen["labels"] == json!([])
             };
-            ensure!(is_narrow(&seen), "{place} at {width}: {seen}");
+            ensure!(
+                is_narrow(&seen),
+                "{place} at {width}: expected all labels to fit, found \
+                 {seen}"
+            );
         }
     }
     Ok(())

@@ -89,7 +89,9 @@ fn all_there() -> Result<(), Failed> {
                 .any(|end| text.ends_with(end))
         }) {
             if !folder.join(name).is_file() {
-                return Err(format!("{} names {name}, which is not there", path.display()).into());
+                return Err(
+                    format!("{} names {name}, which does not exist", path.display()).into(),
+                );
             }
         }
     }

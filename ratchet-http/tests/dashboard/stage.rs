@@ -155,7 +155,7 @@ impl Stage {
             stop.send_replace(true);
             timeout(PATIENCE, task)
                 .await
-                .context("the server did not stop")??;
+                .context("the server did not stop in time")??;
         }
         Ok(())
     }
@@ -206,13 +206,13 @@ impl Stage {
         let complaints = self.page.complaints();
         ensure!(
             complaints.is_empty(),
-            "the console has errors: {complaints:#?}"
+            "expected no errors in the console, found {complaints:#?}"
         );
         let own = format!("http://{}{BELOW}/", self.address);
         for url in self.page.requests() {
             ensure!(
                 url.starts_with(&own) || url == "about:blank",
-                "the page sent a request to another address than the API's: {url}"
+                "expected only requests to the address of the API, found {url}"
             );
         }
         Ok(())
@@ -224,7 +224,7 @@ impl Stage {
             stop.send_replace(true);
             timeout(PATIENCE, task)
                 .await
-                .context("a node did not stop")??;
+                .context("a node did not stop in time")??;
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ impl Client {
     async fn hear(&mut self, name: &str) -> Value {
         let heard = async {
             loop {
-                let (event, data) = self.next().await.expect("the stream has not ended");
+                let (event, data) = self.next().await.expect("the event stream should not end");
                 if event == name {
                     return data;
                 }
@@ -66,7 +66,7 @@ impl Client {
         };
         tokio::time::timeout(60 * SECOND, heard)
             .await
-            .unwrap_or_else(|_| panic!("no event `{name}` arrived"))
+            .unwrap_or_else(|_| panic!("expected the event `{name}` within 60 s"))
     }
 }
 
@@ -141,7 +141,7 @@ async fn many_clients_cost_the_database_what_one_does() {
     let quiet = store.calls() - before;
     assert!(
         quiet < calls[0] / 2,
-        "{quiet} calls without a client, {calls:?} with one"
+        "expected less than half of the calls without a client: {quiet} without, {calls:?} with one"
     );
 }
 

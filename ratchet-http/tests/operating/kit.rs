@@ -186,7 +186,7 @@ pub(crate) async fn until_status(router: &Router, uri: &str, status: u16) -> Ans
     };
     tokio::time::timeout(120 * SECOND, answered)
         .await
-        .unwrap_or_else(|_| panic!("{uri} did not return {status} in time"))
+        .unwrap_or_else(|_| panic!("expected {uri} to return {status} within 120 s"))
 }
 
 /// Waits until a GET request returns JSON for which `wanted` returns true.
@@ -202,5 +202,5 @@ pub(crate) async fn until(router: &Router, uri: &str, wanted: impl Fn(&Value) ->
     };
     tokio::time::timeout(120 * SECOND, answered)
         .await
-        .unwrap_or_else(|_| panic!("{uri} did not return the expected JSON in time"))
+        .unwrap_or_else(|_| panic!("expected {uri} to return the JSON within 120 s"))
 }

@@ -69,7 +69,7 @@ async fn an_outage_of_the_database_is_logged_once_and_its_end_too() {
         let lines = log.take();
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
-            lines[0].contains("the database does not answer"),
+            lines[0].contains("the database does not respond"),
             "{lines:?}"
         );
         store.take_away(false);
@@ -77,7 +77,10 @@ async fn an_outage_of_the_database_is_logged_once_and_its_end_too() {
         tokio::time::sleep(60 * SECOND).await;
         let lines = log.take();
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].contains("the database answers again"), "{lines:?}");
+        assert!(
+            lines[0].contains("the database responds again"),
+            "{lines:?}"
+        );
     }
 }
 
@@ -135,7 +138,10 @@ async fn writes_are_logged_with_client_action_and_outcome() {
         &cancel,
         "outcome=\"200\"",
     ] {
-        assert!(lines[0].contains(part), "no {part} in {lines:?}");
+        assert!(
+            lines[0].contains(part),
+            "expected {part} in the first line of {lines:?}"
+        );
     }
     let again = post(&cancel, Some("Bearer right"), &none).await;
     assert!(again[0].contains("409 Conflict"), "{again:?}");
@@ -143,7 +149,10 @@ async fn writes_are_logged_with_client_action_and_outcome() {
     let lines = post("/api/jobs/bulk", Some("Bearer right"), &bulk).await;
     assert_eq!(lines.len(), 1, "{lines:?}");
     for part in ["action=BulkJobs", "200 Delete", "limit=10000", "changed=1"] {
-        assert!(lines[0].contains(part), "no {part} in {lines:?}");
+        assert!(
+            lines[0].contains(part),
+            "expected {part} in the first line of {lines:?}"
+        );
     }
     let without = post(&cancel, None, &none).await;
     assert_eq!(without.len(), 1, "{without:?}");

@@ -28,7 +28,10 @@ async fn what_a_node_counts_is_there_for_prometheus() {
     // The process has only one recorder. If other tests run in this process, the recorder also
     // contains their metrics.
     let handle = prometheus::install().unwrap();
-    assert!(prometheus::install().is_err(), "a process has one recorder");
+    assert!(
+        prometheus::install().is_err(),
+        "expected a second recorder to be refused"
+    );
     let node = node(MemoryStore::new(), "a");
     let api = Api::builder(node.client().clone())
         .node(&node)

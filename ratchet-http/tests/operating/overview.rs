@@ -37,7 +37,10 @@ async fn what_runs_and_how_much_is_shown() {
     // jobs later.
     let overview = get(&router, "/api/overview").await.json();
     let rate = overview["rates"]["finished_per_s"].as_f64().unwrap();
-    assert!((rate - 1.0).abs() < 0.5, "{rate} of about one a second");
+    assert!(
+        (rate - 1.0).abs() < 0.5,
+        "expected a rate of about one per second, found {rate}"
+    );
     assert!(overview["rates"]["wait_ms"].as_u64().unwrap() < 2_000);
     assert_eq!(overview["leaders"][0]["label"], "a");
     assert_eq!(overview["capacity"], node.capacity());
@@ -46,7 +49,7 @@ async fn what_runs_and_how_much_is_shown() {
     let points = series["points"].as_array().unwrap();
     assert!(
         (5..=9).contains(&points.len()),
-        "{} points in a minute",
+        "expected 5 to 9 points in a minute, found {}",
         points.len()
     );
     assert!(
@@ -106,7 +109,11 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
         .unwrap();
     let router = api.router();
     tokio::time::sleep(300 * SECOND).await;
-    assert_eq!(store.calls(), 0, "no client has asked");
+    assert_eq!(
+        store.calls(),
+        0,
+        "expected no call of the store before a client has asked"
+    );
     for _ in 0..6 {
         assert_eq!(get(&router, "/ready").await.status, 200);
         tokio::time::sleep(10 * SECOND).await;
@@ -115,11 +122,19 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
     let per_minute = store.calls();
     let bound = 12 * 3 + 6 + 4;
     assert!((30..=bound).contains(&per_minute), "{per_minute} calls");
-    assert_eq!(store.counts(), 0, "no client has read");
+    assert_eq!(
+        store.counts(),
+        0,
+        "expected no count of jobs before a client has read"
+    );
     tokio::time::sleep(300 * SECOND).await;
     let ended = store.calls();
     tokio::time::sleep(120 * SECOND).await;
-    assert_eq!(store.calls(), ended, "no client asks any more");
+    assert_eq!(
+        store.calls(),
+        ended,
+        "expected no call of the store when no client asks any more"
+    );
 
     for _ in 0..600 {
         assert_eq!(get(&router, "/api/overview").await.status, 200);
@@ -127,12 +142,15 @@ async fn page_loads_do_not_count_jobs_and_without_readers_none_are_counted() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let counts = store.counts();
-    assert!((5..=8).contains(&counts), "{counts} counts in a minute");
+    assert!(
+        (5..=8).contains(&counts),
+        "expected 5 to 8 counts in a minute, found {counts}"
+    );
     tokio::time::sleep(120 * SECOND).await;
     let after = store.counts();
     assert!(
         after <= counts + 7,
-        "jobs are counted only for one more minute"
+        "expected counts for only one more minute"
     );
     tokio::time::sleep(600 * SECOND).await;
     assert_eq!(store.counts(), after);
@@ -164,7 +182,10 @@ async fn a_failing_store_is_asked_less_and_less() {
     let before = store.calls();
     probe().await;
     let calls = store.calls() - before;
-    assert!((4..=12).contains(&calls), "{calls} calls in a minute");
+    assert!(
+        (4..=12).contains(&calls),
+        "expected 4 to 12 calls in a minute, found {calls}"
+    );
     let answer = get(&router, "/api/overview").await;
     assert_eq!(
         (answer.status.as_u16(), &answer.json()["code"]),
@@ -188,7 +209,7 @@ async fn reading_ends_with_the_last_handle() {
     tokio::time::sleep(20 * SECOND).await;
     assert!(
         store.calls() > before,
-        "the background reads stopped although a router exists"
+        "expected the background reads to continue, because a router exists"
     );
     drop(router);
     tokio::time::sleep(SECOND).await;

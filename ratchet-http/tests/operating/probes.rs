@@ -110,7 +110,7 @@ async fn a_database_that_is_lost_counts_soon_and_one_failure_does_not() {
             22 => {
                 assert!(
                     store.calls() > before,
-                    "no background read ran during the outage"
+                    "expected a background read during the outage"
                 );
                 store.take_away(false);
             }

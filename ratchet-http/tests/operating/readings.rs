@@ -163,7 +163,11 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let (router, client) = watched.api();
     let running = work(&client);
     tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(watched.calls("list"), 0, "no client has read");
+    assert_eq!(
+        watched.calls("list"),
+        0,
+        "expected no read of the jobs before a client has read"
+    );
     let asked = monotonic();
     let overview = get(&router, "/api/overview").await.json();
     assert!(asked.elapsed() < Duration::from_millis(5));
@@ -174,7 +178,10 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     // No job fails, so the API reads the dead letters again only after the longer interval.
     look(&router, "/api/overview", 120).await;
     let calm = watched.calls("list");
-    assert!((4..=5).contains(&calm), "{calm} times in two minutes");
+    assert!(
+        (4..=5).contains(&calm),
+        "expected 4 or 5 reads in two minutes, found {calm}"
+    );
 
     fail(&client, 10).await;
     // The API groups the ten dead letters, because they have the same error.
@@ -183,7 +190,7 @@ async fn the_newest_dead_letters_are_read_once_for_all_and_again_when_jobs_fail(
     let overview = until(&router, "/api/overview", ten).await;
     assert!(
         began.elapsed() < 15 * SECOND,
-        "the dead letters were read too late"
+        "expected the read of the dead letters within 15 s"
     );
     let failures = overview["failures"].as_array().unwrap();
     assert_eq!(failures.len(), 1);

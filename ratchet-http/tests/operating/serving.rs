@@ -25,7 +25,7 @@ impl Authorizer for Hangs {
     async fn authorize(&self, parts: &Parts, _: Access) -> Result<(), Denied> {
         assert!(
             !parts.uri.path().ends_with("locks"),
-            "this authorizer panics for the locks"
+            "planned panic of the authorizer for the locks"
         );
         std::future::pending().await
     }
@@ -66,7 +66,7 @@ async fn rest(stream: &mut TcpStream) -> String {
     // with a reset.
     let _ = tokio::time::timeout(30 * SECOND, stream.read_to_end(&mut text))
         .await
-        .expect("the server closes the connection");
+        .expect("the server should close the connection");
     String::from_utf8(text).unwrap()
 }
 
@@ -88,7 +88,7 @@ async fn it_serves_until_it_is_told_to_stop_also_those_who_listen() {
     served.stop.send(()).unwrap();
     tokio::time::timeout(30 * SECOND, served.task)
         .await
-        .expect("the shutdown does not wait for event streams")
+        .expect("the shutdown should not wait for event streams")
         .unwrap()
         .unwrap();
     rest(&mut listener).await;
@@ -237,7 +237,10 @@ async fn a_client_that_does_not_read_is_dropped() {
         }
     };
     let sent: Result<std::io::Result<()>, _> = tokio::time::timeout(60 * SECOND, sends).await;
-    assert!(sent.expect("the server closes the connection").is_err());
+    assert!(
+        sent.expect("the server should close the connection")
+            .is_err()
+    );
 }
 
 /// Opens a connection and keeps it open after the first response. Fails if the process cannot open
@@ -392,7 +395,11 @@ async fn an_answer_that_hangs_or_panics_is_an_error_and_no_more() {
         (answer.status.as_u16(), &answer.json()["code"]),
         (500, &"internal".into())
     );
-    assert!(!answer.text.contains("this authorizer panics for the locks"));
+    assert!(
+        !answer
+            .text
+            .contains("planned panic of the authorizer for the locks")
+    );
 }
 
 #[tokio::test]

@@ -136,17 +136,25 @@ impl Place for Space {
         if self.slot.is_some() {
             let left = doc! { "$unset": { "in_use": "" } };
             if let Err(error) = self.of_majority("clock").update_one(doc! {}, left).await {
-                eprintln!("{} will be recreated: {error}", self.prefix);
+                eprintln!(
+                    "the next run recreates the collections {}: {error}",
+                    self.prefix
+                );
             }
             return;
         }
         let names = match self.collections().await {
             Ok(names) => names,
-            Err(error) => return eprintln!("{} is left over: {error}", self.prefix),
+            Err(error) => {
+                return eprintln!(
+                    "could not list the collections {} to drop them: {error}",
+                    self.prefix
+                );
+            }
         };
         for name in names {
             if let Err(error) = self.database.collection::<Document>(&name).drop().await {
-                eprintln!("the collection {name} is left over: {error}");
+                eprintln!("could not drop the collection {name}: {error}");
             }
         }
     }
@@ -158,7 +166,7 @@ impl TestClock for Space {
         let clock = self.of_majority("clock");
         let step = doc! { "$inc": { "now_ms": millis } };
         if let Err(error) = clock.update_one(doc! {}, step).await {
-            panic!("the clock cannot be moved: {error}");
+            panic!("could not move the clock of the tests: {error}");
         }
     }
 }

@@ -35,7 +35,7 @@ async fn pass(store: &Checked<MongoStore>) -> u64 {
     let old = PurgeRequest::new(JobState::Cancelled, Duration::from_millis(1), 1_000);
     match ArchiveStore::archive(store, &old).await.unwrap() {
         Guarded::Done(archived) => archived,
-        Guarded::Stale => panic!("there is no guard"),
+        Guarded::Stale => panic!("a call without a guard should not be stale"),
     }
 }
 

@@ -184,7 +184,7 @@ pub(crate) async fn a_claim_that_was_given_up_takes_nothing_later(space: Arc<Spa
     let mut looks = 0;
     while update_of(&space, &name).await.is_some() {
         looks += 1;
-        assert!(looks < 500, "it waits for its turn");
+        assert!(looks < 500, "expected the update to end within 500 checks");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     other.abort_transaction().await.unwrap();
@@ -256,7 +256,11 @@ pub(crate) async fn a_row_mended_by_hand_stops_no_claim(space: Arc<Space>) {
         jobs.update_one(this(bad), set).await.unwrap();
         let good = enqueue(&store, job()).await;
         let claimed = store.claim_next_batch(&request_all()).await.unwrap();
-        assert!(ids(&claimed).contains(&good), "{field} stops a claim");
+        assert!(
+            ids(&claimed).contains(&good),
+            "expected a claim of the good job, although {field} \
+             of another job is damaged"
+        );
         store.reclaim(&ReclaimRequest::new()).await.unwrap();
         store
             .act(&JobSelector::Ids(vec![bad, good]), JobAction::Cancel)

@@ -94,7 +94,11 @@ pub(crate) async fn collections_of_others_are_refused(space: Arc<Space>) {
     assert!(problem.starts_with("Altered: "), "{problem}");
     assert!(problem.contains("not Ratchet's"), "{problem}");
     let names = names(&space).await;
-    assert_eq!(names, [space.name("jobs")], "something was created");
+    assert_eq!(
+        names,
+        [space.name("jobs")],
+        "expected no further collection"
+    );
 }
 
 pub(crate) async fn indexes_of_others_are_refused(space: Arc<Space>) {
@@ -112,7 +116,11 @@ pub(crate) async fn indexes_of_others_are_refused(space: Arc<Space>) {
         let made = jobs.create_index(index).await.unwrap();
         let problem = refused(&space).await;
         assert!(problem.contains(part), "{problem}");
-        assert_eq!(names(&space).await.len(), 1, "something was created");
+        assert_eq!(
+            names(&space).await.len(),
+            1,
+            "expected no further collection"
+        );
         jobs.drop_index(made.index_name).await.unwrap();
     }
     open(&space).await;
@@ -139,7 +147,11 @@ pub(crate) async fn collections_of_another_kind_are_refused(space: Arc<Space>) {
         let problem = refused(&space).await;
         let named = format!("the collection {} {part}", space.name(collection));
         assert!(problem.contains(&named), "{problem}");
-        assert_eq!(names(&space).await.len(), 1, "something was created");
+        assert_eq!(
+            names(&space).await.len(),
+            1,
+            "expected no further collection"
+        );
         space.of_majority(collection).drop().await.unwrap();
     }
     open(&space).await;

@@ -236,7 +236,11 @@ pub(crate) async fn a_claim_whose_answer_is_lost_is_not_made_again(space: Arc<Sp
     fault.lift().await;
     let running = JobFilter::all().state(JobState::Running);
     let running = store.list(&running, &PageRequest::first(10)).await.unwrap();
-    assert!(running.jobs.len() <= 1, "it was made again");
+    assert!(
+        running.jobs.len() <= 1,
+        "expected at most one claim, because a lost reply must not \
+         repeat the call"
+    );
 }
 
 pub(crate) async fn a_killed_operation_is_a_timeout(space: Arc<Space>) {
@@ -376,7 +380,10 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_locks_and_elections
     );
     election.resign().await.unwrap();
 
-    assert!(!waits.is_finished(), "the connection was free");
+    assert!(
+        !waits.is_finished(),
+        "expected the other call to wait for the connection"
+    );
     session.abort_transaction().await.unwrap();
     assert_eq!(waits.await.unwrap(), Changed::Changed);
     enqueue(&store, job()).await;

@@ -67,7 +67,10 @@ pub(crate) async fn a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_i
     assert_eq!(released.unwrap(), Fenced::Applied);
     let successor = acquire(&other, "two").await;
     assert!(successor.fence > guard.fence);
-    assert!(!purging.is_finished(), "the lock waited for the purge");
+    assert!(
+        !purging.is_finished(),
+        "expected the lock to change while the purge runs"
+    );
     assert_eq!(purging.await.unwrap().unwrap(), Guarded::Stale);
     fault.lift().await;
     assert!(exists(&other, id).await);

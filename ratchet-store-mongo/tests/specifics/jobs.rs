@@ -141,7 +141,7 @@ pub(crate) async fn a_long_history_moves_out_of_the_job(space: Arc<Space>) {
         .unwrap();
     assert!(
         row.get_array("history").unwrap().len() <= 50,
-        "it is all in the job"
+        "expected at most 50 attempts in the job's document"
     );
     let moved = space.of_majority("attempts").count_documents(doc! {}).await;
     assert!(moved.unwrap() >= 70);

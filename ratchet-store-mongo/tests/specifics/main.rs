@@ -1,6 +1,6 @@
 //! Tests of what only MongoDB has: replica sets and standalone servers, foreign indexes,
 //! transactions of the application, elections, killed commands.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod archive;
 mod claims;

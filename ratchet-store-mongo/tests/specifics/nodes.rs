@@ -26,7 +26,7 @@ async fn sweep(store: &Checked<MongoStore>) -> u64 {
     let sweep = NodeSweep::new(2 * HOUR, SECOND);
     match store.sweep_nodes(&sweep).await.unwrap() {
         Guarded::Done(swept) => swept.forgotten,
-        Guarded::Stale => panic!("there is no guard"),
+        Guarded::Stale => panic!("a call without a guard should not be stale"),
     }
 }
 

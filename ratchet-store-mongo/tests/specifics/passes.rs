@@ -139,7 +139,11 @@ pub(crate) async fn a_job_is_archived_as_one_transaction_sees_it(space: Arc<Spac
     assert!(!reads.is_empty(), "{rows:#?}");
     for row in reads {
         let command = row.get_document("command").unwrap();
-        assert!(command.contains_key("txnNumber"), "outside of it: {row:#?}");
+        assert!(
+            command.contains_key("txnNumber"),
+            "expected the read inside the transaction: \
+             {row:#?}"
+        );
     }
 }
 

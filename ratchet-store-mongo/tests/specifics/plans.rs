@@ -46,7 +46,7 @@ pub(crate) async fn profile_of(
         all.push(Document::try_from(cursor.current()).unwrap());
     }
     profiled.drop().await.unwrap();
-    assert!(!all.is_empty(), "nothing was written down");
+    assert!(!all.is_empty(), "expected the profiler to record a command");
     all
 }
 

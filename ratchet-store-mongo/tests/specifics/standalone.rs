@@ -68,7 +68,7 @@ pub(crate) async fn it_says_what_it_is(space: Arc<Space>) {
     assert!(store.info().version.contains("standalone"));
     assert!(
         (*store).coordinator().is_none(),
-        "the core's needs no database"
+        "expected no coordinator, because the core's coordinator needs no database"
     );
     assert!(store.recurring().is_none() && store.archive().is_none());
     assert!(store.permits().is_none() && store.rates().is_some());

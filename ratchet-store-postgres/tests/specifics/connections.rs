@@ -58,7 +58,7 @@ pub(crate) async fn locks_precede_heartbeats_and_do_not_wait_for_one_that_hangs(
     let (lock, owner) = (name("l"), name("o"));
     let acquired = store.acquire(&lock, &owner, Duration::from_secs(600)).await;
     let Acquired::Acquired { fence } = acquired.unwrap() else {
-        panic!("another owner has the lock");
+        panic!("expected the lock to be free");
     };
     let beat = heartbeat();
     store.heartbeat(&beat).await.unwrap();
@@ -94,7 +94,10 @@ pub(crate) async fn locks_precede_heartbeats_and_do_not_wait_for_one_that_hangs(
     for beat in beats {
         earlier += usize::from(beat.await.unwrap() < renewed_at);
     }
-    assert!(earlier <= 2, "{earlier} heartbeats preceded the renewal");
+    assert!(
+        earlier <= 2,
+        "expected at most 2 heartbeats before the renewal, found {earlier}"
+    );
 }
 
 pub(crate) async fn dropped_calls_leave_the_store_usable(schema: Arc<Schema>) {
@@ -158,7 +161,11 @@ pub(crate) async fn terminated_backends_are_replaced(schema: Arc<Schema>) {
         assert!(!acknowledged.is_empty());
         for ids in acknowledged.chunks(1_000) {
             let stored = store.get(ids, Detail::Whole).await.unwrap();
-            assert!(stored.iter().all(Option::is_some), "a job is lost");
+            assert!(
+                stored.iter().all(Option::is_some),
+                "expected every acknowledged job to be \
+                 stored"
+            );
         }
     }
 }
@@ -200,7 +207,7 @@ pub(crate) async fn a_locked_table_is_a_timeout(schema: Arc<Schema>) {
         }
     };
     let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
-    ended.expect("the server ends the abandoned statements");
+    ended.expect("the server should end the abandoned statements");
     schema.execute("COMMIT").await.unwrap();
     enqueue(&store, job()).await;
 }
@@ -219,7 +226,7 @@ pub(crate) async fn wakeups_survive_a_lost_connection(schema: Arc<Schema>) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let woken = tokio::time::timeout(Duration::from_secs(5), wakeups.next()).await;
-    let woken = woken.expect("a wakeup for all queues after the connection is back");
+    let woken = woken.expect("a wakeup for all queues should arrive once the connection is back");
     assert_eq!((woken.queue, woken.source), (None, None));
 }
 

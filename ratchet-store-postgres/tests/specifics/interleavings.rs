@@ -255,7 +255,11 @@ pub(crate) async fn a_key_stays_the_first_jobs_before_during_and_after_its_purge
     assert_eq!(other.enqueue(&[again()]).await.unwrap(), taken);
     assert_eq!(other.get(&[first], Detail::Whole).await.unwrap(), [None]);
     let left = held.0.rows("SELECT FROM {schema}.jobs").await.unwrap();
-    assert!(left.is_empty(), "{} jobs are left", left.len());
+    assert!(
+        left.is_empty(),
+        "expected no job to be left, found {}",
+        left.len()
+    );
 }
 
 pub(crate) async fn a_renewal_and_a_takeover_that_meet_at_the_expiry_agree(schema: Arc<Schema>) {

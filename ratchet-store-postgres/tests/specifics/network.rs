@@ -112,7 +112,10 @@ pub(crate) async fn ten_connections_that_fell_silent_cost_one_call(schema: Arc<S
         for _ in 0..2 * MANY {
             failed += u32::from(store.get(&one, Detail::Whole).await.is_err());
         }
-        assert!(failed <= 1, "{failed} calls failed, own pool: {own}");
+        assert!(
+            failed <= 1,
+            "expected at most 1 failed call, found {failed}; own pool: {own}"
+        );
     }
 }
 
@@ -227,7 +230,10 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
         .execute(&format!("DROP ROLE \"{role}\""))
         .await
         .unwrap();
-    let refused = wrong.expect_err("the server trusts all users, so it cannot run this test");
+    let refused = wrong.expect_err(
+        "the server should refuse a wrong password; a server that \
+         trusts all users cannot run this test",
+    );
     assert_kind(&refused, StoreErrorKind::Misconfigured);
     assert!(refused.to_string().contains("password"), "{refused}");
     assert!(!refused.to_string().contains("secret"), "{refused}");
@@ -295,7 +301,7 @@ pub(crate) async fn a_deaf_connection_for_wakeups_is_warned_about(schema: Arc<Sc
     };
     tokio::time::timeout(Duration::from_secs(30), told)
         .await
-        .expect("the store logs a warning");
+        .expect("the store should log a warning within 30 s");
     drop((subscribed, also_subscribed));
 }
 

@@ -115,7 +115,7 @@ pub(crate) async fn no_statement_of_a_loop_reads_all_jobs(schema: Arc<Schema>) {
     for (name, source) in files.iter().flat_map(|file| ratchet_sql::split(file)) {
         assert!(
             source.starts_with("-- "),
-            "{name} does not begin with a comment"
+            "expected the statement {name} to begin with a comment"
         );
         if SCRIPTS.contains(&name) || SCANS.contains(&name) {
             continue;
@@ -410,7 +410,7 @@ pub(crate) async fn permits_are_counted_without_reading_the_waiting(schema: Arc<
             for (rows, line) in rows_read(&plan) {
                 assert!(
                     rows <= 200.0,
-                    "{rows} rows: {line}\nanalyzed: {analyzed}:\n{plan}"
+                    "expected at most 200 rows, found {rows}: {line}\nanalyzed: {analyzed}:\n{plan}"
                 );
             }
         }

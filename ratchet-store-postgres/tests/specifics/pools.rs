@@ -64,7 +64,7 @@ pub(crate) async fn a_limit_of_the_role_stays(schema: Arc<Schema>) {
     let new = [job()];
     let refused = tokio::time::timeout(Duration::from_secs(5), store.enqueue(&new)).await;
     let refused = refused
-        .expect("the role's limit ends the call")
+        .expect("the role's limit should end the call")
         .unwrap_err();
     assert_kind(&refused, StoreErrorKind::Timeout);
     assert!(refused.to_string().contains("57014"), "{refused}");

@@ -120,7 +120,7 @@ pub(crate) async fn a_lock_whose_session_ended_is_taken_at_once(schema: Arc<Sche
     assert!(listed[0].1.holder_gone);
     // Even a store without the setting takes the lock over: only the holder's setting matters.
     let new = take(&other, "new").await;
-    assert!(new > old, "{new:?} is not after {old:?}");
+    assert!(new > old, "expected {new:?} to be greater than {old:?}");
     assert_eq!(session(&schema).await, None);
     assert_eq!(renew(&holder, "old", old).await, Fenced::Stale);
     let guard = |owner: &str, fence| Guard {
@@ -430,7 +430,8 @@ async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Ve
             }
             read = server.read(&mut answered) => {
                 let answered = &answered[..read.unwrap()];
-                assert!(!answered.is_empty(), "the server closed the connection");
+                assert!(!answered.is_empty(), "expected more bytes, but the server closed the \
+                    connection");
                 if !known && greeting.is_empty() {
                     heard.extend_from_slice(answered);
                     let welcome = heard.windows(WELCOME.len()).position(|part| part == WELCOME);
@@ -447,7 +448,10 @@ async fn serve(client: &mut TcpStream, server: &mut TcpStream, greeting: &mut Ve
     let mut said = Vec::new();
     while !said.ends_with(READY) {
         let read = server.read(&mut answered).await.unwrap();
-        assert!(read > 0, "the server closed the connection");
+        assert!(
+            read > 0,
+            "expected more bytes, but the server closed the connection"
+        );
         said.extend_from_slice(&answered[..read]);
     }
 }

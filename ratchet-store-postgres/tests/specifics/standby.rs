@@ -27,7 +27,7 @@ pub(crate) async fn a_standby_can_be_read_and_says_so(schema: Arc<Schema>) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    let standby = followed.await.expect("the standby applies the write");
+    let standby = followed.await.expect("the standby should apply the write");
     let filter = JobFilter::all().queue(job().spec().route.queue.clone());
     let listed = standby.list(&filter, &PageRequest::first(9)).await.unwrap();
     assert_eq!(listed.jobs.len(), 1);

@@ -70,14 +70,14 @@ pub(crate) async fn a_commit_brings_both(schema: Arc<Schema>) {
     assert!(!exists(&store, enqueued[0].id()).await);
     assert!(
         !comes(&mut wakeups).await,
-        "received a wakeup before the commit"
+        "expected no wakeup before the commit"
     );
     tx.commit().await.unwrap();
     let wakeup = wakeups.next().await;
     assert_eq!(wakeup.queue.unwrap(), "default");
     assert!(
         !comes(&mut wakeups).await,
-        "received a second wakeup for the queue"
+        "expected only one wakeup for the queue"
     );
     for job in enqueued {
         assert!(exists(&store, job.id()).await);
@@ -90,7 +90,7 @@ pub(crate) async fn a_commit_brings_both(schema: Arc<Schema>) {
     tx.commit().await.unwrap();
     assert!(
         !comes(&mut wakeups).await,
-        "received a wakeup that the client should not send"
+        "expected no wakeup from the client for this enqueue"
     );
 }
 
@@ -194,7 +194,7 @@ pub(crate) async fn closing_again_is_silent(schema: Arc<Schema>) {
         coordinator.notify(Wakeup::any()).await;
         assert!(
             !comes(&mut wakeups).await,
-            "received a wakeup after the store was closed"
+            "expected no wakeup after the store was closed"
         );
         assert!(!comes(&mut coordinator.subscribe()).await);
     }

@@ -258,7 +258,10 @@ async fn no_statement_of_a_loop_goes_through_all_jobs() {
     let files = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     let files: Vec<String> = files.collect();
     for (name, sql) in files.iter().flat_map(|file| ratchet_sql::split(file)) {
-        assert!(sql.starts_with("-- "), "{name} does not say what it does");
+        assert!(
+            sql.starts_with("-- "),
+            "expected the statement {name} to begin with a comment"
+        );
         if name == "create_migrations" || SCANS.contains(&name) {
             continue;
         }

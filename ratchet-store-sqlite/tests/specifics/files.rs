@@ -61,7 +61,7 @@ async fn a_directory_is_no_database() {
 #[tokio::test]
 async fn a_file_that_is_no_database_is_corrupt_and_kept() {
     let place = Place::new();
-    let content = "not a database, but somebody's diary. ".repeat(100);
+    let content = "not a database, but ordinary text. ".repeat(100);
     fs::write(place.path(), &content).unwrap();
     assert_kind(&place.refusal().await, StoreErrorKind::Corrupt);
     assert_eq!(fs::read_to_string(place.path()).unwrap(), content);
@@ -73,7 +73,7 @@ async fn a_read_only_file_is_refused() {
     place.open().await.close().await;
     let path = place.path();
     let Some(_guard) = ReadOnly::make(&path) else {
-        eprintln!("skipped: this user can write every file");
+        eprintln!("skipped: this user can write even read-only files");
         return;
     };
     assert_kind(&place.refusal().await, StoreErrorKind::ReadOnly);

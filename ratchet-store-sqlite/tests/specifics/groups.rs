@@ -45,7 +45,12 @@ async fn a_failing_call_fails_no_other_wherever_it_stands() {
         other.execute_batch("COMMIT").unwrap();
         for (index, call) in calls.into_iter().enumerate() {
             let good = index != failing;
-            assert_eq!(call.await.unwrap(), good, "call {index}, failing {failing}");
+            assert_eq!(
+                call.await.unwrap(),
+                good,
+                "unexpected result of call {index} while call \
+                 {failing} fails"
+            );
             assert_eq!(exists(&store, ids[index]).await, good);
         }
         // The rollback of the failed call removed a route that the store had just cached. The store
@@ -118,7 +123,10 @@ async fn many_callers_share_few_commits() {
         assert!(call.await.unwrap());
     }
     let taken = commits(&place) - before;
-    assert!(taken <= 20, "{taken} commits for 200 calls");
+    assert!(
+        taken <= 20,
+        "expected at most 20 commits for 200 calls, found {taken}"
+    );
 }
 
 /// Counts the commits in the write-ahead log. A frame ends a commit if its second number, the size

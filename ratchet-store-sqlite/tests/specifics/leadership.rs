@@ -59,7 +59,7 @@ async fn until(is: impl AsyncFn() -> bool) {
         }
     };
     let so = tokio::time::timeout(Duration::from_secs(60), so).await;
-    so.expect("the condition becomes true");
+    so.expect("the condition should become true within 60 s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,7 +139,7 @@ async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
     let (mut leader, id) = candidates.remove(0);
     let (mut standby, standby_id) = candidates.remove(0);
     let ElectionOutcome::Elected(term) = leader.turn(id).await.unwrap() else {
-        panic!("the only candidate is not elected");
+        panic!("the only candidate should be elected");
     };
     let other = place.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

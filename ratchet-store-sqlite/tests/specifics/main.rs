@@ -1,5 +1,5 @@
 //! Tests of what only SQLite has: files, locks, group commit, transactions of the application.
-#![expect(clippy::unwrap_used, reason = "what cannot go on fails its test")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test")]
 
 mod archive;
 mod claims;

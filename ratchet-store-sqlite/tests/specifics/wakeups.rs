@@ -82,7 +82,7 @@ async fn a_close_that_is_dropped_closes_all_the_same() {
     drop(store.close());
     assert!(
         store.enqueue(&[job()]).await.is_ok(),
-        "the close had not begun"
+        "expected the enqueue to succeed before the close begins"
     );
     let mut closing = store.close();
     let _ = futures_util::poll!(&mut closing);

@@ -290,7 +290,7 @@ fn every_function_is_an_old_one_and_no_word_is_of_another_language() {
             if is_called && !is_name && !word.starts_with('@') && !OTHERS.contains(&word.as_str()) {
                 assert!(
                     FUNCTIONS.contains(&word.as_str()),
-                    "{name} calls {word}, which FUNCTIONS does not list"
+                    "expected every function in FUNCTIONS, but {name} calls {word}"
                 );
                 called.insert(word);
             }
@@ -475,5 +475,9 @@ fn deletes_are_of_few_jobs_at_once() {
     const ESCALATION: usize = 5_000;
     let entries = 1 + 3;
     let at_once = SqlServer::DELETES_AT_ONCE;
-    assert!(at_once * entries < ESCALATION, "{at_once} jobs at once");
+    assert!(
+        at_once * entries < ESCALATION,
+        "expected fewer rows than lock escalation needs, found \
+         {at_once} jobs at once"
+    );
 }

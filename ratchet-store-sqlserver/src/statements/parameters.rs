@@ -184,7 +184,8 @@ fn every_variable_is_declared_once_and_used() {
             let uses = own.iter().filter(|one| **one == variable).count();
             assert!(
                 uses > 1,
-                "{name} declares {variable} without using it, or the reverse"
+                "{name} either declares {variable} without using it, or uses it without declaring \
+                 it"
             );
         }
     }

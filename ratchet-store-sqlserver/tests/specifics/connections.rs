@@ -102,7 +102,10 @@ pub(crate) async fn a_wrong_password_is_misconfigured(schema: Arc<Schema>) {
     let url = with(&schema, |url| url.set_password(Some("not-it")).unwrap());
     let builder = SqlServerStore::builder(&url).schema(&schema.name);
     let error = builder.connect().await;
-    let error = error.expect_err("the server trusts everybody, and cannot be used for this test");
+    let error = error.expect_err(
+        "the server should refuse a wrong password; a server that trusts \
+         all users cannot run this test",
+    );
     assert_kind(&error, StoreErrorKind::Misconfigured);
     assert!(!error.to_string().contains("not-it"));
 }

@@ -131,7 +131,7 @@ pub(crate) async fn who_may_not_look_gets_the_other_findings(schema: Arc<Schema>
     assert_eq!(found(&store, "missing_object").await, missing);
     let unseen = found(&store, "not_seen").await;
     assert_eq!(unseen.len(), 1, "{unseen:?}");
-    let what = "the transactions of other sessions could not be looked at";
+    let what = "could not check the transactions of other sessions";
     assert_eq!(unseen[0].summary, what);
     store.close().await;
     login.drop().await;

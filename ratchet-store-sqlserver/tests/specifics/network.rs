@@ -130,7 +130,9 @@ pub(crate) async fn a_transaction_on_a_silent_connection_ends_at_the_deadline(sc
     let mut tx = store.begin().await.unwrap();
     proxy.silence();
     let asked = tokio::time::timeout(Duration::from_secs(60), tx.query("SELECT 1", &[])).await;
-    let refused = asked.expect("the call fails at its deadline").unwrap_err();
+    let refused = asked
+        .expect("the call should fail at its deadline")
+        .unwrap_err();
     assert_kind(&refused, StoreErrorKind::Timeout);
     assert_kind(&tx.commit().await.unwrap_err(), StoreErrorKind::Unavailable);
     assert_eq!(

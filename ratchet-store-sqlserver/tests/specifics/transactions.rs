@@ -70,7 +70,7 @@ pub(crate) async fn a_commit_brings_them(schema: Arc<Schema>) {
     assert_eq!(read[0].get::<&str, _>(0), Some("a"));
     assert!(
         !exists(&store, enqueued[0].id()).await,
-        "the job is visible before the commit"
+        "expected the job to be invisible before the commit"
     );
     tx.commit().await.unwrap();
     for job in enqueued {
@@ -345,7 +345,11 @@ pub(crate) async fn a_refused_statement_fails_the_transaction(schema: Arc<Schema
     let error = tx.execute(&insert(&schema), &[&"a"]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     tx.rollback().await.unwrap();
-    assert_eq!(notes(&schema).await, 0, "written outside any transaction");
+    assert_eq!(
+        notes(&schema).await,
+        0,
+        "expected nothing to be written outside a transaction"
+    );
 }
 
 pub(crate) async fn a_client_enqueues_in_transactions(schema: Arc<Schema>) {

@@ -25,14 +25,17 @@ pub(super) fn start_service(
     port_variable: &str,
     url: impl FnOnce(u16) -> String,
 ) -> Result<Server> {
-    ensure!(on_path("docker").is_some(), "there is no docker");
+    ensure!(
+        on_path("docker").is_some(),
+        "the program `docker` is not on the PATH"
+    );
     ensure!(
         process::works(Command::new("docker").arg("info")),
         "no Docker engine is running"
     );
     ensure!(
         process::works(Command::new("docker").args(["compose", "version"])),
-        "docker has no command `compose`"
+        "the program `docker` has no command `compose`"
     );
     let (port, file) = (free_port()?, process::root().join("compose.yaml"));
     let project = format!("ratchet-xtask-{service}-{}", std::process::id());

@@ -20,7 +20,7 @@ const DEBIAN_SETTINGS: &str = "/etc/postgresql-common/createcluster.d";
 const TRIES: u32 = 3;
 
 /// The error if no programs are installed.
-const NOT_FOUND: &str = "no initdb and pg_ctl on the path or in /usr/lib/postgresql";
+const NOT_FOUND: &str = "found no initdb and pg_ctl on the PATH or in /usr/lib/postgresql";
 
 /// Starts a server with the installed programs.
 pub(super) fn start() -> Result<Server> {
@@ -71,8 +71,14 @@ pub(super) fn place() -> Result<Place> {
 /// Installs the distribution's package, and then starts a server. Only root may do this: tests of
 /// another user change nothing on the machine, and root is not asked for a password.
 pub(super) fn install_and_start() -> Result<Server> {
-    ensure!(find().is_none(), "not needed, it is installed");
-    ensure!(on_path("apt-get").is_some(), "there is no apt-get");
+    ensure!(
+        find().is_none(),
+        "PostgreSQL is already installed, so there is nothing to install"
+    );
+    ensure!(
+        on_path("apt-get").is_some(),
+        "the program `apt-get` is not on the PATH"
+    );
     ensure!(is_root()?, "only root can install packages");
     eprintln!("PostgreSQL is not installed: installing the package `postgresql` with apt-get");
     // This setting prevents the package from creating and starting its default server.
@@ -131,11 +137,13 @@ fn user() -> Result<User> {
     }
     ensure!(
         on_path("runuser").is_some(),
-        "PostgreSQL refuses root, and there is no runuser"
+        "PostgreSQL refuses to run as root, and the program `runuser` is not on the PATH"
     );
     let exists = |name: &&str| process::works(process::program("id").args(["-u", name]));
     let other = ["postgres", "nobody"].into_iter().find(exists);
-    Ok(User::Other(other.context("there is no user but root")?))
+    Ok(User::Other(other.context(
+        "PostgreSQL refuses to run as root, and there is no other user",
+    )?))
 }
 
 fn is_root() -> Result<bool> {

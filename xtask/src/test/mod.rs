@@ -106,7 +106,8 @@ fn title(phase: &str, name: &str) -> String {
 pub(crate) fn run(args: &Args) -> Result<()> {
     if !process::works(process::program(c_compiler()).arg("--version")) {
         eprintln!(
-            "note: no C compiler found as `cc`; SQLite is compiled from source and needs one"
+            "note: found no C compiler named `cc`, which SQLite needs because it is compiled from \
+             source"
         );
     }
     let target = process::target_dir()?;
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let servers = servers.join();
         (
             built,
-            servers.map_err(|_| anyhow!("the start of the servers panicked")),
+            servers.map_err(|_| anyhow!("the thread that starts the servers panicked")),
         )
     });
     let servers = servers??;
@@ -346,7 +347,7 @@ fn examples(target: &Path, servers: &Servers) -> Result<Vec<Step>> {
     let run = |(program, args): (&str, Option<&[&OsStr]>)| {
         let name = program.strip_prefix("examples/").unwrap_or(program);
         let Some(args) = args else {
-            println!("\n== examples: {name} is left out: its server is not available");
+            println!("\n== examples: leaving out {name}, because its server is not available");
             return None;
         };
         Some(step("examples", name, || {

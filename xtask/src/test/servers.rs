@@ -31,8 +31,8 @@ impl Servers {
             .collect();
         let backends = starting.into_iter().map(|(name, url, server)| {
             let server = server.join();
-            let server =
-                server.unwrap_or_else(|_| Err(anyhow!("the thread that starts it panicked")));
+            let server = server
+                .unwrap_or_else(|_| Err(anyhow!("the thread that starts the server panicked")));
             (name, url, server)
         });
         Ok(Self {

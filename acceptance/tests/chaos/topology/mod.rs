@@ -101,7 +101,10 @@ fn trial(case: &'static str, fault: Fault) -> Trial {
         Fault::Pair(_) => ("pair", "postgres-pair", Place::of_environment().is_some()),
         Fault::Set(_) => ("set", "mongodb-set", set_url().is_some()),
     };
-    let why = format!("needs servers of its own: `cargo xtask chaos {xtask}`");
+    let why = format!(
+        "this case needs servers of its own, which `cargo xtask chaos {xtask}` \
+         starts"
+    );
     let name = format!("topology::{name}::{case}");
     match can_run {
         true => Trial::test(name, move || run(case, fault)),

@@ -41,7 +41,9 @@ pub(crate) async fn prepare(url: &str) {
             sleep(Duration::from_millis(100)).await;
         }
     });
-    waited.await.expect("all members of the set are up");
+    waited
+        .await
+        .expect("all members of the replica set should start");
     let config = admin.run_command(doc! { "replSetGetConfig": 1 }).await;
     let mut config = config.unwrap().get_document("config").unwrap().clone();
     let version = config.get_i32("version").unwrap();
@@ -114,7 +116,7 @@ fn signal(signal: &str, process: i64) {
         .status();
     assert!(
         sent.unwrap().success(),
-        "{signal} could not be sent to the primary"
+        "could not send {signal} to the primary"
     );
 }
 

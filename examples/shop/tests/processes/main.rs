@@ -96,7 +96,7 @@ async fn guarded(folder: &Path, url: &str) {
             let log = std::fs::read_to_string(folder.join(format!("{label}.log")));
             eprintln!("--- {label}\n{}", log.unwrap_or_default());
         }
-        panic!("the orders were not done after {SAFETY_NET:?}");
+        panic!("expected all orders to be done within {SAFETY_NET:?}");
     }
 }
 
@@ -195,10 +195,13 @@ impl Shop {
             match request(address, method, path, body).await {
                 Ok((200..=299, answer)) => return answer,
                 Ok((404 | 503, _)) | Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
-                Ok((status, answer)) => panic!("{method} {path}: {status} {answer}"),
+                Ok((status, answer)) => panic!(
+                    "expected a success from {method} {path}, found \
+                     {status} {answer}"
+                ),
             }
         }
-        unreachable!("the turns do not end")
+        unreachable!("the loop should never end")
     }
 
     async fn place(&self, customer: usize, number: usize) {
@@ -326,7 +329,7 @@ impl Shop {
     async fn list(&self, filter: &JobFilter) -> Vec<JobRecord> {
         let page = PageRequest::first(1_000).order(JobOrder::OldestFirst);
         let page = self.client.list(filter, &page).await.unwrap();
-        assert_eq!(page.next, None, "all jobs are on one page");
+        assert_eq!(page.next, None, "expected all jobs on one page");
         page.jobs
     }
 }

@@ -39,7 +39,7 @@ impl Lock {
             None => Ok(lock),
             Some(left) => Err(
                 Failure::refused("another `ratchet bench` runs on this database").remedy(format!(
-                    "If it was killed, its lock expires in {}.",
+                    "If the other program was killed, its lock expires in {}.",
                     since(left)
                 )),
             ),
@@ -73,8 +73,8 @@ impl Lock {
             // The lock is checked first: if it is lost already, the work does not begin.
             biased;
             () = self.keep(client) => Err(Failure::failed(
-                "another `ratchet bench` has begun: the lock expired while the database was \
-                 unreachable",
+                "another `ratchet bench` has begun, because the lock expired while the database \
+                 was unreachable",
             )),
             done = work => done,
         }
@@ -143,7 +143,7 @@ mod tests {
         let meanwhile = lock.hold(&client, long).await.unwrap();
         assert!(
             meanwhile.is_err(),
-            "another measurement acquired the held lock"
+            "expected no other measurement to acquire the held lock"
         );
         // The lock is still held between two pieces of work.
         let refused = async { Ok(Lock::take(&client).await.is_err()) };

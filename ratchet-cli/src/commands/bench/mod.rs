@@ -155,10 +155,10 @@ async fn measure(
 impl From<Stuck> for Failure {
     fn from(Stuck { finished, jobs }: Stuck) -> Self {
         Self::failed(format!(
-            "only {finished} of {jobs} jobs have ended, and no more ended within {} s",
+            "only {finished} of {jobs} jobs have ended, and no other job ended within {} s",
             STUCK.as_secs()
         ))
-        .remedy("Is the queue `ratchet-bench` paused? -v shows the logs of the node.")
+        .remedy("Check whether the queue `ratchet-bench` is paused. -v shows the logs of the node.")
     }
 }
 

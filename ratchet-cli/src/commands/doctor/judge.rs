@@ -128,7 +128,7 @@ fn nodes<'a>(
         found(
             severity,
             "no_nodes",
-            "No node is live: nothing runs".to_owned(),
+            "No node is live, so no job runs".to_owned(),
             "Start a node. `ratchet nodes list --all` shows which nodes have ended.",
         )
     });
@@ -142,8 +142,8 @@ fn nodes<'a>(
                 node.label,
                 since(silence)
             ),
-            "It crashed, hangs, or cannot reach the database. The leader of `maintenance`, or the \
-             next node that starts, reclaims its jobs.",
+            "The node crashed, hangs, or cannot reach the database. The leader of `maintenance`, \
+             or the next node that starts, reclaims its jobs.",
         )
         .detail(format!(
             "node {}, {} jobs running",

@@ -105,7 +105,12 @@ async fn compare_clocks(client: &Client) -> Result<(i64, Duration, time::Timesta
             best = Some((skew, half, database));
         }
     }
-    best.ok_or_else(|| Failure::failed("the clocks could not be compared"))
+    best.ok_or_else(|| {
+        Failure::failed(
+            "could not compare the clocks of this host and of the \
+             database",
+        )
+    })
 }
 
 fn tell(

@@ -42,7 +42,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, problem: Option
         Span::raw(format!("  {}", instant(view.at.0))),
     ]);
     let nodes = match view.live_nodes {
-        0 => Span::styled("no live nodes: nothing runs", WARN),
+        0 => Span::styled("no live nodes, so no job runs", WARN),
         live => {
             let (running, capacity) = (view.running, view.capacity);
             Span::raw(format!("nodes {live}   slots {running}/{capacity}"))
@@ -230,11 +230,14 @@ mod tests {
             "q quits",
         ];
         for part in parts {
-            assert!(screen.contains(part), "{part} is not in\n{screen}");
+            assert!(
+                screen.contains(part),
+                "expected `{part}` on the screen, found:\n{screen}"
+            );
         }
         assert!(!screen.contains('\u{1b}'), "{screen}");
-        model.failed("the database is away");
-        assert!(shown(&model, 120, 24).contains("the database is away"));
+        model.failed("the database is unreachable");
+        assert!(shown(&model, 120, 24).contains("the database is unreachable"));
     }
 
     #[test]

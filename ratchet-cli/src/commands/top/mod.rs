@@ -303,7 +303,7 @@ mod tests {
         let view = async {
             tokio::select! {
                 ended = show(|_| Ok(()), Model::new(seen()), looks, &mut keys) => ended,
-                () = look(once, PAUSE, tell) => unreachable!("the read never returns"),
+                () = look(once, PAUSE, tell) => unreachable!("the read never returns in this test"),
             }
         };
         let user = async {
@@ -322,7 +322,7 @@ mod tests {
         let once = async || {
             left -= 1;
             match left {
-                1 => Err(Failure::failed("the database is away")),
+                1 => Err(Failure::failed("the database is unreachable")),
                 0 => {
                     let mut back = seen();
                     back.database = "it is back".to_owned();
@@ -348,7 +348,7 @@ mod tests {
         };
         assert_eq!(timeout(100 * PAUSE, view).await, Ok(Ok(())));
         let first = "memory 1".to_owned();
-        let away = Some("the database is away".to_owned());
+        let away = Some("the database is unreachable".to_owned());
         let back = ("it is back".to_owned(), None);
         assert_eq!(drawn, [(first.clone(), None), (first, away), back]);
     }

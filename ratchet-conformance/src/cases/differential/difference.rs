@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Debug)]
-    #[expect(dead_code, reason = "the fields are read from the Debug form")]
+    #[expect(dead_code, reason = "the test reads the fields from the Debug form")]
     struct Job {
         id: u8,
         state: Option<&'static str>,

@@ -304,7 +304,8 @@ async fn shrink(cx: &Cx, steps: Vec<Step>, first: Mismatch) -> (Vec<Step>, Misma
     }
     let Err(mismatch) = replay(cx, &steps).await else {
         let Mismatch(mut lines) = first;
-        let once = "the store differed from the model once, but not when the history was repeated:";
+        let once = "the store differed from the model in the first run of the history, but not in \
+            a second run:";
         lines.insert(0, once.to_owned());
         return (steps, Mismatch(lines));
     };
@@ -332,8 +333,8 @@ fn tell(seed: u64, steps: &[Step], mismatch: &Mismatch) -> String {
     }
     let _ = writeln!(
         out,
-        "\nafter the last of these steps, to which the history was shortened; RATCHET_SEED={seed} \
-         runs the whole history:"
+        "\nthe store differs after the last of these steps, to which the history was shortened; \
+         RATCHET_SEED={seed} runs the whole history:"
     );
     for (number, step) in steps.iter().enumerate() {
         let _ = writeln!(out, "{number:>4}. {step:?}");

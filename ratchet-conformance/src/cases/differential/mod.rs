@@ -39,7 +39,10 @@ fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     match text.parse() {
         Ok(number) => Some(number),
-        Err(error) => panic!("{variable} is {text:?}: {error}"),
+        Err(error) => panic!(
+            "the environment variable {variable} is {text:?}, which is not valid: \
+             {error}"
+        ),
     }
 }
 

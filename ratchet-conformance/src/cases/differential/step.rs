@@ -260,10 +260,16 @@ impl Step {
 /// Returns the part of the store for recurring definitions. Panics if the store has no such part.
 fn recurring(store: &dyn Store) -> &dyn RecurringStore {
     let recurring = store.recurring();
-    recurring.expect("the suite lists a power that the store lacks")
+    recurring.expect(
+        "the store should support recurring definitions, because the suite lists the \
+         power Recurring",
+    )
 }
 
 /// Returns the archive of the store. Panics if the store has no archive.
 fn archive(store: &dyn Store) -> &dyn ArchiveStore {
-    store.archive().expect("the store has an archive")
+    store.archive().expect(
+        "the store should have an archive, because the suite lists the power \
+         Archive",
+    )
 }

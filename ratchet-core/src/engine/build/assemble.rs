@@ -27,7 +27,7 @@ impl NodeBuilder {
         let permit_problem = self.permit_problem();
         #[cfg_attr(
             not(feature = "tower"),
-            expect(unused_mut, reason = "only the layers change it")
+            expect(unused_mut, reason = "only layers change the registry")
         )]
         let mut registry = self.registry;
         let mut problems = self.problems;
@@ -44,21 +44,22 @@ impl NodeBuilder {
         problems.extend(permit_problem);
         problems.extend(self.config.problems());
         if self.config.retention.needs_archive() && self.store.archive().is_none() {
-            let text = "the retention archives jobs, but the store has no archive";
+            let text = "the retention archives jobs, but the store does not support an archive";
             problems.push(text.to_owned().into());
         }
         if registry.kinds().is_empty() && self.daemons.is_empty() {
-            let text = "no job is registered; to enqueue only, use a client";
+            let text = "no job is registered; a program that only enqueues needs a client";
             problems.push(text.to_owned().into());
         }
         problems.extend(no_queue(&self.queues));
         let recurring = !self.declared.is_empty() || self.config.retire_recurring;
         if recurring && self.store.recurring().is_none() {
-            let text = "the store does not support recurring definitions";
+            let text = "the node uses recurring definitions, which the store does not support";
             problems.push(text.to_owned().into());
         }
         for (kind, state) in registry.missing_state(&self.state) {
-            problems.push(format!("job {kind} needs state of type {state}").into());
+            let text = format!("job {kind} needs state of type {state}; use NodeBuilder::state");
+            problems.push(text.into());
         }
         let taking = taking(
             &self.leads,

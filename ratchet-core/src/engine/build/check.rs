@@ -85,7 +85,13 @@ impl NodeBuilder {
 /// Returns a problem if the node polls no queue.
 pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
     let none = *queues == Selection::Only(Vec::new());
-    none.then(|| SettingProblem::new(&["queue"], "the list of queues is empty"))
+    none.then(|| {
+        SettingProblem::new(
+            &["queue"],
+            "the list of queues is empty; name at least one \
+             queue",
+        )
+    })
 }
 
 /// Returns a problem if the node has an idle interval, but never leads the maintenance role. Only
@@ -96,8 +102,8 @@ pub(super) fn idle_without_leading(
 ) -> Option<SettingProblem> {
     let leads = taking.leads.iter().any(|role| *role == MAINTENANCE);
     let text = format!(
-        "a node with an idle_interval must be able to lead in {MAINTENANCE}; otherwise delayed jobs \
-         and retries would be up to that interval late"
+        "a node with an idle_interval must be able to lead in {MAINTENANCE}; otherwise delayed \
+         jobs and retries would be up to that interval late"
     );
     let problem = SettingProblem::new(&["idle_interval", "role", "promotable"], text);
     (config.idle_interval.is_some() && !leads).then_some(problem)
@@ -129,8 +135,10 @@ pub(super) fn taking(
         && taking.works
         && !taking.leads.contains(role)
     {
-        let text =
-            format!("the node claims only while it leads in {role}, but may not lead in that role");
+        let text = format!(
+            "the node claims only while it leads in {role}, but it is not allowed to lead \
+             in that role"
+        );
         let settings = ["active_passive", "role", "promotable"];
         problems.push(SettingProblem::new(&settings, text));
     }

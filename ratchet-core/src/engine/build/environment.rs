@@ -30,7 +30,9 @@ impl NodeEnvironment {
             Ok(value) => Some(value),
             Err(env::VarError::NotPresent) => None,
             Err(env::VarError::NotUnicode(_)) => {
-                problems.push(format!("{name} is not Unicode"));
+                problems.push(format!(
+                    "the value of the environment variable {name} is not Unicode"
+                ));
                 None
             }
         };
@@ -54,7 +56,7 @@ impl NodeEnvironment {
 pub(super) fn capabilities_in(path: &Path) -> Result<Vec<String>, String> {
     let text = fs::read_to_string(path).map_err(|error| {
         format!(
-            "the capabilities in {} cannot be read: {error}",
+            "cannot read the file of capabilities, {}: {error}",
             path.display()
         )
     })?;

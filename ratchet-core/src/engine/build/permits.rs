@@ -49,6 +49,12 @@ impl NodeBuilder {
     /// Returns a problem if permits are declared but the store has no permits.
     pub(super) fn permit_problem(&self) -> Option<SettingProblem> {
         let missing = !self.permits.is_empty() && self.store.permits().is_none();
-        missing.then(|| SettingProblem::new(&["permit"], "the store has no permits"))
+        missing.then(|| {
+            SettingProblem::new(
+                &["permit"],
+                "permits are declared, but the store does \
+                 not support permits",
+            )
+        })
     }
 }

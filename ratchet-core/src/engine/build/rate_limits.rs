@@ -33,11 +33,11 @@ impl NodeBuilder {
             Err(problem) => self.problems.push(problem.into()),
             Ok(kind) => {
                 if let Err(problem) = limit.rate.validate() {
-                    let problem = format!("the rate limit of {kind}: {problem}");
+                    let problem = format!("the rate limit of {kind} is invalid: {problem}");
                     self.problems.push(problem.into());
                 }
                 if self.limits.insert(kind.clone(), limit).is_some() {
-                    let problem = format!("{kind} has two rate limits");
+                    let problem = format!("{kind} has two rate limits; declare one");
                     self.problems.push(problem.into());
                 }
             }
@@ -51,11 +51,15 @@ impl NodeBuilder {
         let mut problems = Vec::new();
         for (kind, limit) in &self.limits {
             if !kinds.contains(kind) {
-                problems.push(format!("{kind} has a rate limit and is not registered"));
+                problems.push(format!(
+                    "{kind} has a rate limit, but no job of this kind is \
+                     registered"
+                ));
             }
             if limit.strategy.needs_store() && self.store.rates().is_none() {
                 problems.push(format!(
-                    "the rate limit of {kind} counts in the store, which does not support rate limits"
+                    "the rate limit of {kind} is counted in the store, but the store does not \
+                     support rate limits"
                 ));
             }
         }

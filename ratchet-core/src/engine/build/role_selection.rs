@@ -32,20 +32,28 @@ impl RoleSelection {
         for role in declared {
             if leads.contains(role) || *role == WORKER {
                 problems.push(
-                    format!("the role {role} is declared twice or is a role of the engine").into(),
+                    format!("the role {role} is declared twice or is reserved for the engine")
+                        .into(),
                 );
             } else {
                 leads.push(role.clone());
             }
         }
         if only.is_some_and(<[Name]>::is_empty) {
-            problems.push(SettingProblem::new(&["role"], "the list of roles is empty"));
+            problems.push(SettingProblem::new(
+                &["role"],
+                "the list of roles is empty; name at \
+                 least one role",
+            ));
         }
         for role in only.unwrap_or_default() {
             if !leads.contains(role) && *role != WORKER {
                 let known: Vec<&str> = leads.iter().map(Name::as_str).collect();
                 let known = known.join(", ");
-                let text = format!("the role {role} is not known; this node has {WORKER}, {known}");
+                let text = format!(
+                    "the role {role} is not known; this node has the roles \
+                     {WORKER}, {known}"
+                );
                 problems.push(SettingProblem::new(&["role"], text));
             }
         }
@@ -97,7 +105,7 @@ mod tests {
             problems,
             [SettingProblem::new(
                 &["role"],
-                "the role b is not known; this node has worker, maintenance, a"
+                "the role b is not known; this node has the roles worker, maintenance, a"
             )]
         );
     }
@@ -105,6 +113,9 @@ mod tests {
     #[test]
     fn an_empty_choice_is_refused() {
         let nothing = RoleSelection::new(&[], Some(&[]), true).unwrap_err();
-        assert_eq!(nothing[0].to_string(), "the list of roles is empty");
+        assert_eq!(
+            nothing[0].to_string(),
+            "the list of roles is empty; name at least one role"
+        );
     }
 }

@@ -41,7 +41,10 @@ impl FinishRate {
         if elapsed < WINDOW {
             return;
         }
-        #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "a rate does not need to be exact"
+        )]
         let new = (ended - self.ended) as f64 / elapsed.as_secs_f64();
         let weight = elapsed.as_secs_f64() / (elapsed + WINDOW).as_secs_f64();
         self.per_second += (new - self.per_second) * weight;
@@ -54,7 +57,7 @@ impl FinishRate {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "saturates; a rate is not negative"
+            reason = "the cast saturates, and a rate is never negative"
         )]
         let wanted = (self.per_second * HORIZON.as_secs_f64()) as usize;
         wanted.min(limit)
@@ -91,7 +94,7 @@ mod tests {
         }
         assert!(
             (190..=200).contains(&rate.prefetch(500)),
-            "8,000/s for 25 ms are 200"
+            "expected 190 to 200 prefetched jobs: 8,000 jobs per second for 25 ms"
         );
         assert_eq!(rate.prefetch(100), 100);
         rate.measure(160_000, start + Duration::from_secs(25));

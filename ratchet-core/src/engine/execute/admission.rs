@@ -99,9 +99,10 @@ pub(crate) async fn admit(
             let why = match failed {
                 Ok(Ok(Err(error))) => error.to_string(),
                 Ok(Err(_)) => "the limiter panicked".to_owned(),
-                _ => format!("no answer within {deadline:?}"),
+                _ => format!("the limiter did not answer within {deadline:?}"),
             };
-            tracing::warn!(%kind, error = why, "a rate limiter failed, trying again");
+            tracing::warn!(%kind, error = why, "a rate limiter failed; its jobs are given back \
+                until it works again");
             pool.throttles.fail(kind, common.random(), now);
             pool.metrics.put_off(NotYet::LimiterFailed);
             return end(Outcome::Released);

@@ -327,7 +327,8 @@ async fn stalled(job: &RunningJob) {
     loop {
         let patience = job.said_at() + stall;
         if time::monotonic() > patience {
-            tracing::warn!(id = %job.claim.token.job, "a body stalled and was dropped");
+            tracing::warn!(id = %job.claim.token.job, "a body gave no sign of life within its \
+                stall timeout and was dropped");
             return;
         }
         tokio::time::sleep_until(patience + Duration::from_millis(1)).await;

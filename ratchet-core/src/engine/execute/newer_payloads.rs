@@ -37,10 +37,12 @@ impl NewerPayloads {
         if warned.insert((kind.clone(), version)) {
             tracing::warn!(
                 %id, %kind, version, known,
-                "jobs have a newer payload version than this node supports; they are left to a newer node"
+                "jobs have a newer payload version than this node supports; they wait for a newer \
+                 node"
             );
         } else {
-            tracing::debug!(%id, %kind, version, known, "job postponed for a newer node");
+            tracing::debug!(%id, %kind, version, known, "postponed a job, because its payload \
+                version is newer than this node supports");
         }
     }
 }

@@ -60,7 +60,7 @@ impl Reporter {
         if kind != ReportKind::Alive {
             let report = [Report::new(job.claim.token, kind)];
             if let Err(error) = self.send_within(LAST_REPORT, &report).await {
-                tracing::debug!(%error, "the last report of a job was lost");
+                tracing::debug!(%error, "could not send the last report of a job");
             }
         }
     }
@@ -117,7 +117,10 @@ impl ReportSink for JobReports {
 /// Returns the answer to the only report that was sent.
 fn one(answers: Vec<Reported>) -> Result<Reported> {
     answers.into_iter().next().ok_or_else(|| {
-        StoreError::new(StoreErrorKind::Other, "report").with_source("the store gave no answer")
+        StoreError::new(StoreErrorKind::Other, "report").with_source(
+            "the store returned no answer \
+             for the report",
+        )
     })
 }
 

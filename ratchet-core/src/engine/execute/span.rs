@@ -44,7 +44,11 @@ pub(super) fn ended(span: &Span, end: &Settlement) {
 
 /// Records that the node lost the job.
 pub(super) fn lost(span: &Span) {
-    told(span, "lost", Some("the job was taken away from the node"));
+    told(
+        span,
+        "lost",
+        Some("the node no longer holds the claim of the job"),
+    );
 }
 
 fn told(span: &Span, outcome: &'static str, error: Option<&str>) {

@@ -140,7 +140,10 @@ impl DaemonContext {
     pub fn state<T: Send + Sync + 'static>(&self) -> &T {
         match self.state.get::<T>() {
             Some(value) => value,
-            None => panic!("the node has no state of type {}", type_name::<T>()),
+            None => panic!(
+                "the node has no state of type {}; add it with NodeBuilder::state",
+                type_name::<T>()
+            ),
         }
     }
 
@@ -262,7 +265,8 @@ async fn instance(
             stop.cancel();
             let teardown = run.common.config.leadership.teardown;
             if tokio::time::timeout(teardown, body).await.is_err() {
-                tracing::warn!(role = %daemon.role, "a daemon did not stop in time and was dropped");
+                tracing::warn!(role = %daemon.role, "a daemon did not stop within the teardown \
+                    time and was dropped");
             }
             None
         }

@@ -30,7 +30,7 @@ impl Gauge {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the cast saturates, as intended"
+    reason = "the cast saturates, which is intended"
 )]
 fn percent(usage: f32) -> u32 {
     usage.round() as u32
@@ -43,7 +43,10 @@ mod tests {
     #[test]
     fn a_process_uses_memory() {
         let gauge = Gauge::new();
-        let (_, bytes) = gauge.read().expect("the system says what a process uses");
+        let (_, bytes) = gauge.read().expect(
+            "the operating system should report the memory use of \
+             this process",
+        );
         assert!(bytes > 100_000, "{bytes} bytes");
         assert_eq!(percent(f32::NAN), 0);
         assert_eq!(percent(180.4), 180);

@@ -90,17 +90,17 @@ async fn tick(run: &MaintenanceHandles) {
             }
         };
         if let Err(error) = done {
-            tracing::warn!(%error, %state, "old jobs could not be deleted or archived");
+            tracing::warn!(%error, %state, "could not delete or archive old jobs");
         }
     }
     if let Err(error) = forget_rates(run).await {
-        tracing::warn!(%error, "unused rates could not be deleted");
+        tracing::warn!(%error, "could not delete unused rates");
     }
     if let Some(age) = retention.batches() {
         let request = BatchPurge::new(age, PASS).guarded(guard.clone());
         let pass = || purge_batches(run, &request);
         if let Err(error) = repeat(PASS, (&maintained.batches, Rows::BatchesDeleted), pass).await {
-            tracing::warn!(%error, "old batches could not be deleted");
+            tracing::warn!(%error, "could not delete old batches");
         }
     }
     if let Some(age) = retention.archived() {
@@ -113,7 +113,7 @@ async fn tick(run: &MaintenanceHandles) {
         )
         .await
         {
-            tracing::warn!(%error, "old archived jobs could not be deleted");
+            tracing::warn!(%error, "could not delete old archived jobs");
         }
     }
 }

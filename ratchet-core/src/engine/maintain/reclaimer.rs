@@ -182,7 +182,8 @@ pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
         });
         let expired = match expire.await {
             Err(error) if error.kind() == StoreErrorKind::Timeout && limit > 1 => {
-                tracing::warn!(%error, limit, "failing jobs took too long; failing fewer at once");
+                tracing::warn!(%error, limit, "failing jobs whose signal did not arrive timed out; \
+                    retrying with fewer jobs at once");
                 limit = (limit / FEWER).max(1);
                 continue;
             }
@@ -208,8 +209,12 @@ async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Resu
     let fail = |lost: &Reclaimed| {
         let error = match lost.crash_count {
             // This value stands for a crash count that cannot be read.
-            u32::MAX => "lost with its node; its crash count cannot be read".to_owned(),
-            count => format!("lost with its node {count} times"),
+            u32::MAX => {
+                "its node crashed or stopped while running the job; the stored crash count \
+                 cannot be read"
+                    .to_owned()
+            }
+            count => format!("its node crashed or stopped {count} times while running the job"),
         };
         Settlement::new(lost.token, Outcome::Failed { error }).without_attempt()
     };

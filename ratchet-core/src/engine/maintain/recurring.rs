@@ -239,7 +239,7 @@ async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<(
     let (Err(error), true) = (&tried, part.len() > 1) else {
         return lasting(tried, part);
     };
-    tracing::debug!(%error, "could not fire definitions in one call; firing each in its own");
+    tracing::debug!(%error, "could not fire the definitions in one call; firing them one by one");
     let mut failed = Ok(());
     let mut in_a_row = 0;
     for one in part.iter().map(std::slice::from_ref) {
@@ -261,7 +261,7 @@ fn lasting(fired: Result<()>, part: &[RecurringFiring]) -> Result<()> {
         Err(error) if !error.is_transient() => {
             let names = part.iter().map(|firing| &firing.token.name);
             let names: Vec<&Name> = names.collect();
-            tracing::error!(%error, definitions = ?names, "definitions cannot be fired");
+            tracing::error!(%error, definitions = ?names, "could not fire recurring definitions");
             Ok(())
         }
         fired => fired,
@@ -279,7 +279,8 @@ async fn fire(run: &RecurringHandles, firings: &[RecurringFiring], most_tries: u
         });
         match fire.await {
             Err(error) if error.is_transient() && tries < most_tries => {
-                tracing::debug!(%error, "firing failed, trying again");
+                tracing::debug!(%error, "firing recurring definitions failed; retrying after a \
+                    pause");
                 tries += 1;
                 tokio::time::sleep(backoff.next(run.common.random())).await;
             }
@@ -302,7 +303,8 @@ fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     let name = &firing.token.name;
     let Fired::Applied(jobs) = answer else {
         metrics::not_fired();
-        tracing::debug!(definition = %name, "firing had no effect: another process changed or fired the definition");
+        tracing::debug!(definition = %name, "a firing had no effect, because another process \
+            changed or fired the definition");
         return;
     };
     let created = |job: &&Enqueued| matches!(job, Enqueued::Created(_));
@@ -312,7 +314,8 @@ fn note(run: &RecurringHandles, firing: &RecurringFiring, answer: &Fired) {
     metrics::fired(firing, made, skipped);
     tracing::debug!(definition = %name, jobs = made, skipped, "fired a recurring definition");
     if firing.missed {
-        tracing::warn!(definition = %name, jobs = made, "slots were missed and do not run");
+        tracing::warn!(definition = %name, jobs = made, "a recurring definition missed slots; no \
+            jobs are created for them");
     }
 }
 
@@ -434,15 +437,17 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
             };
             let name = definition.name();
             if run.common.calls.store().permits().is_some() && lacks_a_permit(&error) {
-                tracing::warn!(%error, definition = %name, "cannot store a definition until the limit of its permit is set");
+                tracing::warn!(%error, definition = %name, "cannot store a recurring definition \
+                    until the limit of its permit is set");
                 waiting.push(definition);
                 break;
             }
             if !error.is_transient() {
-                tracing::error!(%error, definition = %name, "cannot store a definition");
+                tracing::error!(%error, definition = %name, "cannot store a recurring definition");
                 break;
             }
-            tracing::warn!(%error, definition = %name, "cannot store a definition yet, trying again");
+            tracing::warn!(%error, definition = %name, "cannot store a recurring definition yet; \
+                retrying after a pause");
             tokio::time::sleep(backoff.next(run.common.random())).await;
         }
     }
@@ -452,7 +457,8 @@ pub(crate) async fn declare(run: &RecurringHandles) -> Vec<&Definition> {
     if run.common.config.retire_recurring
         && let Err(error) = retire(run).await
     {
-        tracing::warn!(%error, "definitions that are no longer declared were not retired");
+        tracing::warn!(%error, "could not retire the recurring definitions that are no longer \
+            declared");
     }
     waiting
 }
@@ -529,7 +535,8 @@ async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
 async fn put(run: &RecurringHandles, definition: &Definition) -> Result<bool> {
     let put = PutRecurring::new(definition.clone()).declared(true);
     let outcome = run.client.recurring().put_quietly(&put).await?;
-    tracing::debug!(definition = %definition.name(), ?outcome, "stored a declared definition");
+    tracing::debug!(definition = %definition.name(), ?outcome, "stored a declared recurring \
+        definition");
     Ok(outcome != PutOutcome::Unchanged)
 }
 
@@ -539,7 +546,10 @@ async fn put(run: &RecurringHandles, definition: &Definition) -> Result<bool> {
 /// other.
 async fn retire(run: &RecurringHandles) -> Result<()> {
     let Some(guard) = startup_guard(run).await? else {
-        tracing::warn!("definitions were not retired: another node kept holding the lock");
+        tracing::warn!(
+            "could not retire recurring definitions, because another node kept holding \
+             the lock"
+        );
         return Ok(());
     };
     let calls = &run.common.calls;
@@ -555,11 +565,13 @@ async fn retire(run: &RecurringHandles) -> Result<()> {
         locks.release(&guard.lock, &guard.owner, guard.fence)
     });
     if let Err(error) = release.await {
-        tracing::debug!(%error, "the lock could not be released, so it stays until it expires");
+        tracing::debug!(%error, "could not release the lock for retiring definitions; it stays \
+            until it expires");
     }
     if let Guarded::Done(names) = retired? {
         for name in names {
-            tracing::info!(definition = %name, "retired: no longer declared");
+            tracing::info!(definition = %name, "retired a recurring definition that is no longer \
+                declared");
         }
     }
     Ok(())

@@ -71,7 +71,7 @@ async fn hand_back(run: &UndeliveredHandles) -> Result<()> {
         metrics::claims_undelivered(handed_back);
         tracing::warn!(
             claims = handed_back,
-            "handed back claims whose answer never reached this node"
+            "handed back claims, of which the store's reply never reached this node"
         );
         run.wake_queue.wake(None);
         run.client.wake_others(settler::SENDING).await;

@@ -157,7 +157,12 @@ mod tests {
         assert_eq!(interval(), 5 * second);
         heartbeats.at_work();
         heartbeats.learn(false, true);
-        assert_eq!(interval(), 5 * second, "it has worked since");
+        assert_eq!(
+            interval(),
+            5 * second,
+            "expected the short interval, because the node has \
+             worked since"
+        );
         heartbeats.learn(false, true);
         assert!(interval() > 5 * second);
     }
@@ -169,8 +174,17 @@ mod tests {
         let asked = || interval.beat_asked().now_or_never().is_some();
         interval.learn(false, true);
         interval.at_work();
-        assert!(!asked(), "the long interval was not published yet");
-        assert_eq!(interval.publish(), 5 * second, "nor is it now");
+        assert!(
+            !asked(),
+            "expected no extra heartbeat, because the long interval was not \
+             published"
+        );
+        assert_eq!(
+            interval.publish(),
+            5 * second,
+            "expected the short interval, because the node \
+             is at work"
+        );
         interval.learn(false, true);
         interval.learn(false, true);
         assert!(interval.publish() > 5 * second);

@@ -92,7 +92,8 @@ impl Liveness {
         if let Some(step) = step {
             metrics::clock_stepped(matches!(step, ClockStep::Forward(_)));
             let again = self.common.config.dead_after;
-            tracing::warn!(?step, silence_counts_after = ?again, "the database's clock stepped");
+            tracing::warn!(?step, silence_counts_after = ?again, "the database's clock stepped; \
+                for a while, silent nodes are not declared dead");
         }
         let mut heard = self
             .heard_since

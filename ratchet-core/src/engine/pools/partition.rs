@@ -131,7 +131,7 @@ pub(crate) fn partition(
         problems: Vec::new(),
     };
     if !config.untagged && partition.node.capabilities.is_empty() {
-        let text = "untagged is false and the node has no capability, so it takes no job";
+        let text = "untagged is false and the node has no capability, so it can claim no job";
         let problem = SettingProblem::new(&["untagged", "capability"], text);
         partition.problems.push(problem);
     }
@@ -180,7 +180,7 @@ impl Partition {
             self.refuse(&name, "", text);
         }
         if pool.concurrency == 0 {
-            let text = format!("concurrency of pool {name} is 0");
+            let text = format!("concurrency of pool {name} is 0; the minimum is 1");
             self.refuse(&name, "concurrency", text);
         }
         let by = [
@@ -192,7 +192,7 @@ impl Partition {
         let [(field, texts)] = by[..] else {
             let fields: Vec<&str> = by.iter().map(|(field, _)| field.name()).collect();
             let text = match fields[..] {
-                [] => format!("pool {name} selects no queue, kind or capability"),
+                [] => format!("pool {name} selects no queue, kind or capability; choose one"),
                 _ => format!(
                     "pool {name} selects by {}; choose one",
                     fields.join(" and by ")
@@ -214,13 +214,14 @@ impl Partition {
             .unwrap_or_else(|| Config::prefetch_for(pool.concurrency));
         if !pool.untagged && self.node.capabilities.is_empty() {
             let text = format!(
-                "untagged is false for pool {} and the node has no capability, so it takes no job",
+                "untagged is false for pool {} and the node has no capability, so the pool can \
+                 claim no job",
                 share.name
             );
             self.refuse(&share.name, "untagged", text);
         } else if let Some(lacks) = share.lacks().filter(|lacks| lacks != field) {
             let text = format!(
-                "pool {} gets no job: the pools before it take every {}",
+                "pool {} can claim no job: the pools before it take every {}",
                 share.name,
                 lacks.name()
             );
@@ -239,7 +240,7 @@ impl Partition {
             .find(|(by, other, _)| (*by, other) == (field, &name));
         let problem = if let Some((_, _, other)) = taken {
             format!(
-                "{} {name} is in pool {other} and in pool {pool}",
+                "{} {name} is in pool {other} and in pool {pool}; only one pool may have it",
                 field.name()
             )
         } else {
@@ -409,10 +410,13 @@ mod tests {
                 vec![Pool::new("default").queues(["mail"]).concurrency(1)],
                 "two pools are named default",
             ),
-            (vec![a().concurrency(0)], "concurrency of pool a is 0"),
+            (
+                vec![a().concurrency(0)],
+                "concurrency of pool a is 0; the minimum is 1",
+            ),
             (
                 vec![a().queues([])],
-                "pool a selects no queue, kind or capability",
+                "pool a selects no queue, kind or capability; choose one",
             ),
             (
                 vec![a().kind::<Render>()],
@@ -429,18 +433,18 @@ mod tests {
             ),
             (
                 vec![a(), Pool::new("b").queues(["images"]).concurrency(1)],
-                "queue images is in pool a and in pool b",
+                "queue images is in pool a and in pool b; only one pool may have it",
             ),
             (
                 vec![a().queues([SYSTEM_QUEUE])],
-                "queue system is in pool system and in pool a",
+                "queue system is in pool system and in pool a; only one pool may have it",
             ),
             (
                 vec![
                     a().queues(["images", "mail", "other"]),
                     Pool::new("b").kind::<Render>().concurrency(1),
                 ],
-                "pool b gets no job: the pools before it take every queue",
+                "pool b can claim no job: the pools before it take every queue",
             ),
             (
                 vec![a().concurrency(400).prefetch(9_000)],
@@ -475,7 +479,7 @@ mod tests {
             let kinds = names(&["mail"]);
             partition(Selection::All, kinds, names(capabilities), config, pools)
         };
-        let problem = "untagged is false and the node has no capability, so it takes no job";
+        let problem = "untagged is false and the node has no capability, so it can claim no job";
         let expected = SettingProblem::new(&["untagged", "capability"], problem);
         assert_eq!(with(&[], &config, &[]).unwrap_err(), [expected]);
         let untagged = |shares: Vec<Share>| -> Vec<(String, bool)> {
@@ -489,8 +493,8 @@ mod tests {
             .queues(["media"])
             .untagged(false)
             .concurrency(1)];
-        let problem =
-            "untagged is false for pool a and the node has no capability, so it takes no job";
+        let problem = "untagged is false for pool a and the node has no capability, so the pool can claim no \
+            job";
         assert_eq!(
             with(&[], &Config::default(), &pool).unwrap_err(),
             [SettingProblem::of_pool("a", "untagged", problem)]

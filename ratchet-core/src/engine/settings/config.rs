@@ -248,7 +248,7 @@ impl Config {
             self.dead_after < self.heartbeat_interval.saturating_mul(3),
             &["dead_after", "heartbeat_interval"],
             format!(
-                "dead_after {:?} is shorter than three heartbeat intervals of {:?}",
+                "dead_after {:?} is shorter than three times heartbeat_interval {:?}",
                 self.dead_after, self.heartbeat_interval
             ),
         );
@@ -288,7 +288,11 @@ mod tests {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let problems = problems.join("\n");
         for part in ["concurrency is 0", "9s", "dead_after 15s", "store_deadline"] {
-            assert!(problems.contains(part), "{part} not in {problems}");
+            assert!(
+                problems.contains(part),
+                "expected a problem that contains `{part}`, found: \
+                 {problems}"
+            );
         }
         assert_eq!(config.problems().len(), 4);
     }

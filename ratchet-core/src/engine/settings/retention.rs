@@ -157,7 +157,8 @@ impl Retention {
                 && kept <= age
             {
                 let text = format!(
-                    "{state} jobs are archived after {age:?}, but retention.archive deletes them after {kept:?}; it must be longer"
+                    "{state} jobs are archived after {age:?}, but retention.archive deletes \
+                     archived jobs after {kept:?}, which must be longer"
                 );
                 refuse(&[name, ARCHIVE], text);
             }

@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(
             undelivered(&ledger, &[token]),
             [token],
-            "it was listed afterwards"
+            "expected the claim as undelivered, because it was listed after its settlement"
         );
     }
 

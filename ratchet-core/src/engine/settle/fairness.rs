@@ -139,7 +139,11 @@ mod tests {
         let later = start + Duration::from_secs(60);
         assert_eq!(fairness.until(later), None);
         assert_eq!(fairness.released(HashSet::new(), later), None);
-        assert_eq!(fairness.until(later), None, "no permit was released");
+        assert_eq!(
+            fairness.until(later),
+            None,
+            "expected no pause, because no permit was released"
+        );
         assert!(fairness.released(routes(&["a"]), later).is_some());
         assert_eq!(fairness.until(later), Some(later + PAUSE));
     }
@@ -158,6 +162,6 @@ mod tests {
         let delayed = fairness.released(HashSet::new(), time::monotonic());
         assert_eq!(delayed.unwrap().routes, routes(&["c", "d"]));
         let never = tokio::time::timeout(PAUSES, fairness.delayed()).await;
-        assert!(never.is_err(), "no hint is delayed");
+        assert!(never.is_err(), "expected no delayed hint");
     }
 }

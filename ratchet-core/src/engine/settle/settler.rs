@@ -146,7 +146,8 @@ impl Settler {
                     break;
                 }
                 Err(error) if contends(&error, &batch) => {
-                    tracing::debug!(%error, jobs = batch.len(), "settlements contend with other writes, trying again");
+                    tracing::debug!(%error, jobs = batch.len(), "a settle call contends with other \
+                        writes; retrying with fewer jobs");
                     let all = contentions > 0 && error.kind() == StoreErrorKind::Contention;
                     contentions += 1;
                     let ends = batch.into_iter();
@@ -201,7 +202,8 @@ impl Settler {
                             if contentions == CONTENTIONS {
                                 tracing::warn!(
                                     %job, %error,
-                                    "settling a job contends with other writes or takes too long, trying again"
+                                    "settling a job contends with other writes or takes too long; \
+                                     retrying"
                                 );
                             }
                             tokio::time::sleep(backoff.next(run.common.random())).await;
@@ -415,7 +417,7 @@ fn let_go(run: &SettlerHandles, batch: &Batch, answers: &[Fenced]) {
     if stale > 0 {
         tracing::warn!(
             stale,
-            "jobs were taken away from this node before it settled them"
+            "the node no longer held the claims of jobs when it settled them"
         );
     }
     for (pool, tally) in run.claims.pools.iter().zip(tallies) {

@@ -250,7 +250,7 @@ impl<S: Store + ?Sized> Checked<S> {
             Ok(answer) => answer,
             Err(_) => {
                 self.store.call_timed_out();
-                let text = format!("no answer within {:?}", policy.deadline);
+                let text = format!("the store did not answer within {:?}", policy.deadline);
                 Err(StoreError::new(StoreErrorKind::Timeout, operation).with_source(text))
             }
         }

@@ -367,7 +367,10 @@ async fn a_call_ends_at_the_deadline_and_the_store_is_told() {
     let (store, _) = failing(policy, Fault::Delay(Duration::from_secs(60)));
     let began = time::monotonic();
     let error = store.get(&[JobId::new()], Detail::Whole).await.unwrap_err();
-    assert_eq!(error.to_string(), "get: timed out: no answer within 3s");
+    assert_eq!(
+        error.to_string(),
+        "get: timed out: the store did not answer within 3s"
+    );
     assert_eq!(began.elapsed(), policy.deadline);
     assert_eq!(*store.timed_out.lock().unwrap(), 1);
 }

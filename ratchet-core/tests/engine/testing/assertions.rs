@@ -100,7 +100,7 @@ async fn a_failed_assertion_shows_what_is_enqueued() {
     });
     assert_eq!(
         told.await,
-        "no enqueued job matches Resize { width: 5, .. }\nthere is no job at all"
+        "no enqueued job matches Resize { width: 5, .. }\nthe store has no jobs"
     );
     let told = said(async {
         let client = filled().await;
@@ -114,7 +114,7 @@ async fn a_failed_assertion_shows_what_is_enqueued() {
         lines[0],
         r#"no enqueued job matches Resize { width: 5, .. }, queue = "cellar""#
     );
-    assert_eq!(lines[1], "there are, the newest first:");
+    assert_eq!(lines[1], "the store has these jobs, newest first:");
     for line in [
         r#"  pending   resize {"path":"cat.png","width":5} in queue images, unique key cat"#,
         r#"  pending   resize {"path":"cat.png","width":640} in queue default, capability gpu, priority High"#,
@@ -135,13 +135,13 @@ async fn wrong_numbers_and_unwanted_jobs_are_told() {
         let client = filled().await;
         assert_enqueued!(client, Resize, count = 2);
     });
-    let first = "3 enqueued jobs match, where 2 should: Resize, count = 2\n";
+    let first = "3 enqueued jobs match, expected 2: Resize, count = 2\n";
     assert!(told.await.starts_with(first));
     let told = said(async {
         let client = filled().await;
         refute_enqueued!(client, Resize { width: 5, .. });
     });
-    let first = "1 enqueued jobs match, where none should: Resize { width: 5, .. }\n";
+    let first = "1 enqueued jobs match, expected none: Resize { width: 5, .. }\n";
     assert!(told.await.starts_with(first));
     let told = said(async {
         let client = Ratchet::client(Arc::new(MemoryStore::new()));

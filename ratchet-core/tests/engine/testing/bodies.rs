@@ -82,7 +82,7 @@ async fn a_context_made_by_hand_shows_the_job_and_keeps_what_is_said() {
     assert_eq!(
         test.saved_checkpoint::<String>(),
         None,
-        "the checkpoint is a number"
+        "expected no checkpoint of type String, because the stored checkpoint is a number"
     );
 
     let ctx = test.context();
@@ -90,7 +90,10 @@ async fn a_context_made_by_hand_shows_the_job_and_keeps_what_is_said() {
     let progress = test.progress().unwrap();
     assert_eq!((progress.percent, progress.message.len()), (100, 1_024));
     let large = ctx.save_checkpoint(&"x".repeat(70_000)).await.unwrap_err();
-    assert!(large.to_string().contains("65536 are allowed"), "{large}");
+    assert!(
+        large.to_string().contains("at most 65536 are allowed"),
+        "{large}"
+    );
 }
 
 #[tokio::test]
@@ -149,7 +152,10 @@ async fn what_cannot_be_stored_shows() {
     let (forgotten, _) = perform(forgets(0))
         .await
         .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(forgotten, "", "the name is not stored");
+    assert_eq!(
+        forgotten, "",
+        "expected an empty name, because the field is not stored"
+    );
     for (returns, problem) in [(1, "65536 are allowed"), (2, "cannot be written")] {
         let error = perform(forgets(returns)).await.map(drop).unwrap_err();
         assert_eq!(error.verdict(), Verdict::Discard);
@@ -158,7 +164,7 @@ async fn what_cannot_be_stored_shows() {
 }
 
 #[test]
-#[should_panic(expected = "this mail could not be enqueued: payload has")]
+#[should_panic(expected = "the job mail would be refused by an enqueue: payload has")]
 fn a_job_that_could_not_be_enqueued_is_not_performed() {
     let _ = perform(Mail("x".repeat(300_000)));
 }

@@ -100,7 +100,7 @@ impl NodeHook for Ends {
 async fn hooks_hear_of_a_dead_letter_made_by_a_key_function_that_panics() {
     let (store, clock) = memory_store();
     let ends = Ends::default();
-    let by = |job: &Limited| -> Option<String> { panic!("no key for {}", job.0) };
+    let by = |job: &Limited| -> Option<String> { panic!("planned panic: no key for {}", job.0) };
     let builder = Ratchet::builder(store).register::<Limited>();
     let builder = builder.hook(ends.clone());
     let limit = RateLimit::per_minute(2).by(by);

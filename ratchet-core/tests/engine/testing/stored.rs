@@ -152,7 +152,7 @@ async fn a_job_that_enqueues_itself_comes_to_the_limit_and_loses_nothing() {
     assert!(
         error
             .to_string()
-            .starts_with("a job is still due after 7 were run"),
+            .starts_with("a job is still due after the limit of 7 jobs was reached"),
         "{error}"
     );
     let left = assert_enqueued!(node, Tick, count = 1, state = JobState::Pending);

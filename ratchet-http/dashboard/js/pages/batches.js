@@ -90,7 +90,7 @@ function parts(batch) {
 
 function cancel(batch, load) {
   const why = batch.ended_at ? "It has ended." : undefined;
-  return action({ text: "Cancel", slim: true, danger: true, why, label: `Cancel the batch ${brief(batch.id)}`, title: "Cancels its unfinished jobs", name: "cancel" }, async () => {
+  return action({ text: "Cancel", slim: true, danger: true, why, label: `Cancel the batch ${brief(batch.id)}`, title: "Cancels the unfinished jobs of the batch", name: "cancel" }, async () => {
     const yes = await confirm({ title: "Cancel this batch?", text: [`${number(batch.unfinished)} unfinished jobs are cancelled; handlers that run are asked to stop.`, batch.id], yes: "Cancel it", danger: true });
     if (!yes) return;
     await attempt("Could not cancel the batch", async () => {

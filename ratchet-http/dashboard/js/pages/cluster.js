@@ -77,7 +77,7 @@ function nodeColumns(load) {
     { name: "status", label: "Status", value: (node) => [node.status, node.live], cell: (node) => [
       badge(condition(node)), condition(node) !== node.status && h("span", { class: "under" }, `was ${node.status}`)] },
     { name: "load", label: "Running", value: (node) => [node.running, node.capacity, node.live], cell: busy },
-    { name: "process", label: "Process", title: "The processor time, memory and database connections of its process", rare: (node) => node.cpu_percent !== null || node.memory_bytes !== null, value: (node) => [node.cpu_percent, node.memory_bytes, node.connections], cell: uses },
+    { name: "process", label: "Process", title: "The processor time, memory and database connections of the node's process", rare: (node) => node.cpu_percent !== null || node.memory_bytes !== null, value: (node) => [node.cpu_percent, node.memory_bytes, node.connections], cell: uses },
     { name: "totals", label: "Done", kind: "number", title: "Since it started", value: (node) => node.totals, cell: totals },
     { name: "seen", label: "Heartbeat", value: (node) => [node.last_seen_at, node.heartbeat_ms, node.clock_skew_ms], cell: (node) => [time(node.last_seen_at), h("span", { class: "under nowrap" }, `every ${duration(node.heartbeat_ms)}`), skew(node)] },
     { name: "started", label: "Started", value: (node) => [node.started_at, node.zone_data], cell: (node) => [time(node.started_at), zones(node)] },
@@ -102,7 +102,7 @@ function uses(node) {
 function skew(node) {
   if (node.clock_skew_ms === null || node.clock_skew_ms === undefined) return null;
   const sign = node.clock_skew_ms > 0 ? "+" : "";
-  return h("span", { class: "under nowrap", title: "How far its clock is ahead of the database's" }, `clock ${sign}${duration(node.clock_skew_ms)}`);
+  return h("span", { class: "under nowrap", title: "How far the node's clock is ahead of the database's clock" }, `clock ${sign}${duration(node.clock_skew_ms)}`);
 }
 
 function totals(node) {
@@ -129,9 +129,9 @@ function offers(node) {
 
 function drain(node, load) {
   if (!node.live) return "";
-  const why = node.status === "draining" ? "It is draining already." : undefined;
-  return action({ text: "Drain", slim: true, danger: true, why, label: `Drain ${quoted(node.label)}`, title: "It claims no more jobs, finishes the running ones and stops", name: "drain" }, async () => {
-    const yes = await confirm({ title: `Drain ${quoted(node.label)}?`, text: ["It claims no more jobs, finishes or releases those it has, and stops. It runs jobs again only after a restart.", `Node ${node.id}.`], yes: "Drain it", danger: true });
+  const why = node.status === "draining" ? "The node is draining already." : undefined;
+  return action({ text: "Drain", slim: true, danger: true, why, label: `Drain ${quoted(node.label)}`, title: "The node claims no more jobs, finishes its running jobs and stops", name: "drain" }, async () => {
+    const yes = await confirm({ title: `Drain ${quoted(node.label)}?`, text: ["The node claims no more jobs, finishes or releases its claimed jobs, and stops. It runs jobs again only after a restart.", `Node ${node.id}.`], yes: "Drain it", danger: true });
     if (!yes) return;
     await attempt("Could not drain the node", async () => {
       await post(`api/nodes/${part(node.id)}/drain`);

@@ -242,7 +242,7 @@ function about(job) {
     ["Claimed", job.claimed_at && time(job.claimed_at)],
     ["Node", job.node && nodeName(job.node)],
     ["Ended", job.finished_at && time(job.finished_at)],
-    ["Claims", number(job.claim_seq), "How often it was claimed"],
+    ["Claims", number(job.claim_seq), "How often the job was claimed"],
     ["Lost claims", job.crash_count > 0 ? number(job.crash_count) : null, "Claims whose node died"],
     ["Signal", job.signal && [job.signal.key, job.signal.delivered_at ? [", delivered ", time(job.signal.delivered_at)] : [", waits", job.signal.deadline_at ? [" until ", time(job.signal.deadline_at)] : null]]],
   ]));
@@ -258,8 +258,8 @@ function limits(job) {
     ["Stall timeout", job.stall_timeout_ms ? duration(job.stall_timeout_ms) : null, "How long a body may run without a report"],
     ["Capability", job.capability, "A node must have this capability to run the job"],
     ["Permit", job.permit, "The job needs a permit for this resource to run"],
-    ["Unique key", job.unique_key, "At most one unfinished job has it"],
-    ["Idempotency key", job.idempotency_key, "At most one job ever has it"],
+    ["Unique key", job.unique_key, "At most one unfinished job has this key"],
+    ["Idempotency key", job.idempotency_key, "At most one job ever has this key"],
     ["Payload version", job.payload_version > 1 ? number(job.payload_version) : null],
     ["Trace", job.trace && h("code", null, job.trace.traceparent)],
   ]));

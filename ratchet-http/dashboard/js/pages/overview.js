@@ -157,10 +157,10 @@ function tilesOf(data) {
   const counted = data.counts_at ? `Counted at ${data.counts_at}` : "Not counted yet";
   return [
     tile({ name: "Finished", value: decimal(rates.finished_per_s), unit: "/s", note: `${decimal(rates.retried_per_s)} retried/s`, hint: "Jobs that ended per second, over all nodes", href: way(["jobs"], { state: "succeeded" }) }),
-    tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time for which jobs that began recently had been due when they were claimed" }),
+    tile({ name: "Wait before start", value: duration(rates.wait_ms), note: "mean, over all nodes", hint: "Mean time from the due time of recently started jobs until their claim" }),
     tile({ name: "Running", value: number(data.running), unit: ` of ${number(data.capacity)}`, meter: used, note: `${number(data.live_nodes)} live ${data.live_nodes === 1 ? "node" : "nodes"}`, tone: data.nothing_runs ? "bad" : null, hint: `${used} % of the capacity of all live nodes`, href: way(["jobs"], { state: "running" }) }),
     tile({ name: "Pending", value: compact(counts.pending), note: `${compact(counts.blocked)} blocked, ${compact(counts.paused)} paused`, hint: `${number(counts.pending)} jobs, due now or later. ${counted}`, href: way(["jobs"], { state: "pending" }) }),
-    tile({ name: "Oldest due job", value: data.due_at && data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : data.due_at ? "time since it became due" : "not known at present", tone: late ? "warn" : null, hint: "How long the job that has waited longest has been due", href: way(["queues"]) }),
+    tile({ name: "Oldest due job", value: data.due_at && data.oldest_due_ms === null ? "none" : duration(data.oldest_due_ms), note: late ? "late" : data.due_at ? "time since it became due" : "not known at present", tone: late ? "warn" : null, hint: "Time since the oldest due job became due", href: way(["queues"]) }),
     tile({ name: "Dead letters", value: compact(counts.failed), note: `${decimal(rates.failed_per_s)} more/s`, tone: counts.failed > 0 ? "bad" : null, hint: `${number(counts.failed)} jobs have failed for good: retry or delete them. ${counted}`, href: way(["jobs"], { state: "failed" }) }),
   ];
 }
@@ -191,14 +191,14 @@ function makePlots() {
       { label: "retried", of: (point) => point.retried_per_s, unit: per },
       { label: "failed", of: (point) => point.failed_per_s, unit: per },
     ] }),
-    plot({ title: "Wait before start", hint: "Mean time for which jobs had been due when they were claimed", unit: oneUnit, lines: [
+    plot({ title: "Wait before start", hint: "Mean time from the due time of jobs until their claim", unit: oneUnit, lines: [
       { label: "mean", of: (point) => point.wait_ms, unit: duration },
     ] }),
     plot({ title: "Depth", hint: "Jobs waiting and running; jobs are counted only while a client reads", unit: compact, lines: [
       { label: "pending", missing: "pending jobs not counted: no client read", of: (point) => point.pending, unit: (value) => compact(Math.round(value)) },
       { label: "running", of: (point) => point.running, unit: (value) => compact(Math.round(value)) },
     ] }),
-    plot({ title: "Oldest due job", hint: "How long the job that has waited longest has been due", unit: oneUnit, lines: [
+    plot({ title: "Oldest due job", hint: "Time since the oldest due job became due", unit: oneUnit, lines: [
       { label: "overdue", of: (point) => point.overdue_ms, unit: duration },
     ] }),
   ];

@@ -59,7 +59,7 @@ function columns(load) {
   return [
     { name: "name", label: "Queue", kind: "span", value: (queue) => queue.name, cell: (queue) => h("a", { class: "kind", href: way(["jobs"], { queue: queue.name }) }, queue.name) },
     { name: "paused", label: "Claims", value: (queue) => queue.paused, cell: (queue) => (queue.paused ? badge("paused") : badge("active", "open")) },
-    { name: "overdue", label: "Oldest due job", kind: "number", title: "How long the job that has waited longest has been due", value: (queue) => [queue.overdue_ms, queue.due_at === null], cell: overdue },
+    { name: "overdue", label: "Oldest due job", kind: "number", title: "Time since the oldest due job became due", value: (queue) => [queue.overdue_ms, queue.due_at === null], cell: overdue },
     ...STATES.map(count),
     { name: "do", label: "", kind: "tight span", value: (queue) => queue.paused, cell: (queue) => toggle(queue, load) },
   ];
@@ -75,9 +75,9 @@ function toggle(queue, load) {
   const text = queue.paused ? "Resume" : "Pause";
   return action({
     text, slim: true, label: `${text} the queue ${quoted(queue.name)}`, name: verb,
-    title: queue.paused ? "Lets its jobs be claimed again" : "Nodes claim none of its jobs until it is resumed; running jobs continue",
+    title: queue.paused ? "Lets nodes claim the jobs of the queue again" : "Nodes claim no jobs of the queue until it is resumed; running jobs continue",
   }, async () => {
-    if (!queue.paused && !await confirm({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim none of its jobs until it is resumed. Running jobs continue.", yes: "Pause it" })) return;
+    if (!queue.paused && !await confirm({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim no jobs of the queue until it is resumed. Running jobs continue.", yes: "Pause it" })) return;
     await attempt(`Could not ${verb} the queue`, async () => {
       const { changed } = await post(`api/queues/${part(queue.name)}/${verb}`);
       return changed ? `${quoted(queue.name)} is ${verb}d` : `${quoted(queue.name)} was ${verb}d before`;

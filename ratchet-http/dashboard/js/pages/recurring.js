@@ -76,11 +76,11 @@ function columns(load) {
 }
 
 function trigger(one, load) {
-  return action({ text: "Trigger", slim: true, label: `Trigger ${quoted(one.name)} now`, title: "Enqueues its job now; the schedule stays as it is", name: "trigger" }, async () => {
+  return action({ text: "Trigger", slim: true, label: `Trigger ${quoted(one.name)} now`, title: "Enqueues a job of this definition now; the schedule stays as it is", name: "trigger" }, async () => {
     if (!await confirm({ title: `Trigger ${quoted(one.name)} now?`, text: `A job ${quoted(one.kind)} is enqueued into ${quoted(one.queue)}. The schedule stays as it is.`, yes: "Trigger it" })) return;
     await attempt(`Could not trigger ${quoted(one.name)}`, async () => {
       const { job, created } = await post(`api/recurring/${part(one.name)}/trigger`);
-      return [h("a", { href: way(["jobs", job]) }, created ? "Job enqueued" : "Its earlier job has not ended")];
+      return [h("a", { href: way(["jobs", job]) }, created ? "Job enqueued" : "An earlier job of the definition has not ended")];
     });
     await load();
   });
@@ -89,8 +89,8 @@ function trigger(one, load) {
 function toggle(one, load) {
   const verb = one.paused ? "resume" : "pause";
   const text = one.paused ? "Resume" : "Pause";
-  return action({ text, slim: true, label: `${text} ${quoted(one.name)}`, title: one.paused ? "Fires its slots again, from the next one on" : "Fires no more slots until it is resumed", name: verb }, async () => {
-    if (!one.paused && !await confirm({ title: `Pause ${quoted(one.name)}?`, text: "It fires no more slots until it is resumed.", yes: "Pause it" })) return;
+  return action({ text, slim: true, label: `${text} ${quoted(one.name)}`, title: one.paused ? "Fires slots again, from the next slot on" : "Fires no more slots until it is resumed", name: verb }, async () => {
+    if (!one.paused && !await confirm({ title: `Pause ${quoted(one.name)}?`, text: "The definition fires no more slots until it is resumed.", yes: "Pause it" })) return;
     await attempt(`Could not ${verb} ${quoted(one.name)}`, async () => {
       await post(`api/recurring/${part(one.name)}/${verb}`);
       return `${quoted(one.name)} is ${verb}d`;
