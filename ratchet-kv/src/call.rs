@@ -31,6 +31,9 @@ pub(crate) struct Call<T> {
     format: u32,
     /// The jobs that ended in this call, and the jobs that got a new child.
     ended: BTreeSet<JobId>,
+    /// The damaged jobs that ended in this call. The [`Cascade`] does not expect these ends, so
+    /// they are handled after it.
+    ended_damaged: BTreeSet<JobId>,
     /// The batches that were closed in this call, and those that got a new child.
     changed: BTreeSet<BatchId>,
 }
@@ -44,6 +47,7 @@ impl<T: Transaction> Call<T> {
             now: now.map_err(|error| error.during(operation))?,
             format: 0,
             ended: BTreeSet::new(),
+            ended_damaged: BTreeSet::new(),
             changed: BTreeSet::new(),
         };
         call.format = call.stored_format().await?;
@@ -58,13 +62,21 @@ impl<T: Transaction> Call<T> {
             None => 0,
             Some(value) => number_of(&value).unwrap_or(u32::MAX),
         };
-        if format <= FORMAT {
+        // The rows of jobs have a list of keys since format 1. Without it, entries in the indexes
+        // would remain.
+        let lacks_format = format == 0 && self.first(Key::new(Table::Job).all()).await?.is_some();
+        if format <= FORMAT && !lacks_format {
             return Ok(format);
         }
-        let problem = format!(
-            "the data has format {format}, but this program reads only formats up to {FORMAT}; \
-             update this program"
-        );
+        let problem = match lacks_format {
+            true => "the data has no format, so it was not written by a release of ratchet-kv; \
+                     delete it"
+                .to_owned(),
+            false => format!(
+                "the data has format {format}, but this program reads only formats up to \
+                 {FORMAT}; update this program"
+            ),
+        };
         let error = StoreError::new(StoreErrorKind::Misconfigured, self.operation);
         Err(error.with_source(problem))
     }
@@ -79,6 +91,11 @@ impl<T: Transaction> Call<T> {
         let operation = self.operation;
         let committed = self.transaction.commit().await;
         committed.map_err(|error| error.during(operation))
+    }
+
+    /// Returns the name of the operation, for errors.
+    pub(crate) const fn operation(&self) -> &'static str {
+        self.operation
     }
 
     /// Returns the error for refused input.
@@ -181,7 +198,7 @@ impl<T: Transaction> Call<T> {
         self.put(key, document).await
     }
 
-    /// Reads a job. `None` if there is no such job, or if it cannot even be salvaged.
+    /// Reads a job. `None` if there is no such job, or if nothing of it can be read.
     pub(crate) async fn find(&mut self, id: JobId) -> Result<Option<Found>> {
         let value = self.get(Key::new(Table::Job).job(id)).await?;
         Ok(value.and_then(|value| Found::read(id, &value)))
@@ -205,12 +222,17 @@ impl<T: Transaction> Call<T> {
 
     /// Stores a new job.
     pub(crate) async fn insert(&mut self, job: &StoredJob) -> Result<()> {
-        self.replace(&BTreeSet::new(), job).await
+        let keys = keys::entries(job);
+        self.replace(&BTreeSet::new(), job, keys, Condition::Whole)
+            .await
     }
 
     /// Applies `change` to a job, and updates the indexes and the lane. If the job ends, records
     /// it, so that the jobs that wait for it are updated. Returns `None` if the job does not exist
-    /// or cannot be read.
+    /// or if nothing of it can be read.
+    ///
+    /// A damaged job ends as `Failed` at its first change, unless it is running: then it stays in
+    /// all indexes, and ends with its claim.
     pub(crate) async fn change<R: Send>(
         &mut self,
         id: JobId,
@@ -235,22 +257,47 @@ impl<T: Transaction> Call<T> {
     ) -> Result<R> {
         let mut job = found.job.clone();
         let changed = change(&mut job, found.problem.as_ref());
+        let mut keys = None;
+        if let Some(problem) = &found.problem {
+            let holder = |job: &StoredJob| (job.record.state, job.record.node);
+            if job.record.state == JobState::Running && holder(&job) == holder(&found.job) {
+                // Keys that cannot be computed, such as that of a permit, must remain.
+                keys = Some(found.keys.clone());
+            } else if !job.record.state.is_terminal() {
+                job.fail_damaged(problem, self.now);
+            }
+        }
         if job.record.state.is_terminal() && !found.job.record.state.is_terminal() {
-            self.ended.insert(job.record.id);
+            let ended = match found.problem {
+                None => &mut self.ended,
+                Some(_) => &mut self.ended_damaged,
+            };
+            ended.insert(job.record.id);
             job.lane_seq = None;
         }
         if job != found.job {
-            self.replace(&found.keys, &job).await?;
+            let keys = keys.unwrap_or_else(|| keys::entries(&job));
+            let condition = match found.problem {
+                None => Condition::Whole,
+                Some(_) => Condition::Damaged,
+            };
+            self.replace(&found.keys, &job, keys, condition).await?;
         }
         Ok(changed)
     }
 
-    /// Stores a job, and updates the indexes. `old` are its keys in the indexes until now.
-    async fn replace(&mut self, old: &BTreeSet<Vec<u8>>, job: &StoredJob) -> Result<()> {
+    /// Stores a job, and updates the indexes. `old` are its keys in the indexes until now, and
+    /// `new` are its keys from now on.
+    async fn replace(
+        &mut self,
+        old: &BTreeSet<Vec<u8>>,
+        job: &StoredJob,
+        new: BTreeSet<Vec<u8>>,
+        condition: Condition,
+    ) -> Result<()> {
         let key = Key::new(Table::Job).job(job.record.id);
         let document = job.encode().map_err(|problem| self.failed(problem))?;
-        let new = keys::entries(job);
-        self.put(key, row(document, &new)).await?;
+        self.put(key, row(document, &new, condition)).await?;
         for key in new.difference(old) {
             self.put_at(key.clone(), Vec::new()).await?;
         }
@@ -265,33 +312,59 @@ impl<T: Transaction> Call<T> {
     ) -> Result<()> {
         for key in entries {
             self.remove(key.clone()).await?;
-            if let Some(lane) = keys::lane_of(key)
-                && let Some((key, _)) = self.first(lane.all()).await?
-                && let Some(head) = keys::job_of(&key)
-                && let Some(found) = self.find(head).await?
-            {
-                let mut head = found.job;
-                head.promote();
-                // The head keeps its place in the lane, so this call does not recur.
-                Box::pin(self.replace(&found.keys, &head)).await?;
+            let Some(lane) = keys::lane_of(key) else {
+                continue;
+            };
+            if let Some((key, _)) = self.first(lane.all()).await? {
+                self.promote(&key).await?;
             }
         }
         Ok(())
     }
 
-    /// Removes a job that cannot even be salvaged from all indexes. Its row remains.
-    pub(crate) async fn set_aside(&mut self, id: JobId) -> Result<()> {
-        if let Some(value) = self.get(Key::new(Table::Job).job(id)).await? {
-            let (_, keys) = parts(&value);
-            self.remove_entries(keys.iter()).await?;
+    /// Makes the job at this key of its lane the head of the lane. If the job is damaged, it leaves
+    /// the lane, and the next job becomes the head.
+    async fn promote(&mut self, key: &[u8]) -> Result<()> {
+        let Some(id) = keys::job_of(key) else {
+            return Ok(());
+        };
+        match self.find(id).await? {
+            Some(found) => {
+                let promote = |job: &mut StoredJob, _: Option<&InvalidInput>| job.promote();
+                Box::pin(self.change_found(found, promote)).await
+            }
+            None => Box::pin(self.set_aside(id)).await.map(drop),
         }
-        Ok(())
+    }
+
+    /// Removes a job of which nothing can be read from all indexes. Its row remains. Returns
+    /// whether the row exists.
+    pub(crate) async fn set_aside(&mut self, id: JobId) -> Result<bool> {
+        let Some(value) = self.get(Key::new(Table::Job).job(id)).await? else {
+            return Ok(false);
+        };
+        let keys = Row::split(&value).keys;
+        self.remove_entries(keys.iter()).await?;
+        Ok(true)
     }
 
     /// Deletes a job and its history.
     pub(crate) async fn delete(&mut self, found: &Found) -> Result<()> {
-        let id = found.job.record.id;
         self.remove_entries(found.keys.iter()).await?;
+        self.delete_row(found.job.record.id).await
+    }
+
+    /// Deletes a job of which nothing can be read. Returns whether the job existed.
+    pub(crate) async fn delete_unreadable(&mut self, id: JobId) -> Result<bool> {
+        let exists = self.set_aside(id).await?;
+        if exists {
+            self.delete_row(id).await?;
+        }
+        Ok(exists)
+    }
+
+    /// Deletes the row and the history of a job that is in no index.
+    async fn delete_row(&mut self, id: JobId) -> Result<()> {
         let history = Key::new(Table::History).job(id).all();
         for (key, _) in self.all(history).await? {
             self.remove(key).await?;
@@ -348,6 +421,15 @@ impl<T: Transaction> Call<T> {
 
     /// Updates the jobs and batches that depend on jobs that ended in this call.
     async fn follow_ends(&mut self) -> Result<()> {
+        self.follow_known_ends().await?;
+        while !self.ended_damaged.is_empty() {
+            self.ended = std::mem::take(&mut self.ended_damaged);
+            self.follow_known_ends().await?;
+        }
+        Ok(())
+    }
+
+    async fn follow_known_ends(&mut self) -> Result<()> {
         let mut cascade = Cascade::new();
         for id in std::mem::take(&mut self.ended) {
             if let Some(ended) = self.job(id).await?.and_then(|job| job.ended()) {
@@ -406,11 +488,19 @@ impl<T: Transaction> Call<T> {
             self.change(*child, |job| job.decide(*place, *decided))
                 .await?;
         }
+        // A damaged child has already ended, when its link was decided.
+        let unless_ended = |apply: fn(&mut StoredJob, i64)| {
+            move |job: &mut StoredJob| {
+                if !job.record.state.is_terminal() {
+                    apply(job, now);
+                }
+            }
+        };
         for id in &changes.cancelled {
-            self.change(*id, |job| job.cancel(now)).await?;
+            self.change(*id, unless_ended(StoredJob::cancel)).await?;
         }
         for id in &changes.released {
-            self.change(*id, |job| job.release(now)).await?;
+            self.change(*id, unless_ended(StoredJob::release)).await?;
         }
         for id in &changes.ended {
             if let Some(mut batch) = self.batch(*id).await? {
@@ -437,17 +527,24 @@ pub(crate) struct Found {
 
 impl Found {
     fn read(id: JobId, value: &[u8]) -> Option<Self> {
-        let (document, keys) = parts(value);
+        let Row {
+            document,
+            keys,
+            condition,
+        } = Row::split(value);
         if let Some(job) = decoded(document, StoredJob::decode) {
+            let damaged = condition == Condition::Damaged;
             return Some(Self {
                 job,
                 keys,
-                problem: None,
+                problem: damaged.then(|| InvalidInput::new("job", "was damaged before")),
                 can_be_shown: true,
             });
         }
         let text = String::from_utf8_lossy(document);
-        let salvaged = StoredJob::salvage(&text)?;
+        let mut salvaged = StoredJob::salvage(&text)?;
+        // The field that says so may be damaged. Without it, the children would never be told.
+        salvaged.job.has_children = true;
         (salvaged.job.record.id == id).then_some(Self {
             job: salvaged.job,
             keys,
@@ -460,11 +557,20 @@ impl Found {
 /// The end of a document. It does not occur in JSON.
 const END: u8 = 0;
 
-/// Returns the row of a job: its document and its keys in the indexes, each after its length.
-fn row(document: String, keys: &BTreeSet<Vec<u8>>) -> Vec<u8> {
+/// Whether a part of a job was replaced by a default because it could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    Whole,
+    Damaged,
+}
+
+/// Returns the row of a job: its document and its keys in the indexes, each after its length. An
+/// empty key marks a damaged job.
+fn row(document: String, keys: &BTreeSet<Vec<u8>>, condition: Condition) -> Vec<u8> {
     let mut row = document.into_bytes();
     row.push(END);
-    for key in keys {
+    let mark = (condition == Condition::Damaged).then(Vec::new);
+    for key in mark.iter().chain(keys) {
         let length = u16::try_from(key.len()).unwrap_or(u16::MAX);
         row.extend(length.to_be_bytes());
         row.extend(key);
@@ -472,20 +578,39 @@ fn row(document: String, keys: &BTreeSet<Vec<u8>>) -> Vec<u8> {
     row
 }
 
-/// Splits the row of a job into its document and its keys.
-pub(crate) fn parts(row: &[u8]) -> (&[u8], BTreeSet<Vec<u8>>) {
-    let end = row.iter().position(|byte| *byte == END);
-    let (document, mut rest) = row.split_at(end.unwrap_or(row.len()));
-    rest = rest.get(1..).unwrap_or_default();
-    let mut keys = BTreeSet::new();
-    while let Some((length, more)) = rest.split_first_chunk() {
-        let Some((key, more)) = more.split_at_checked(u16::from_be_bytes(*length).into()) else {
-            break;
+/// The parts of the row of a job.
+pub(crate) struct Row<'a> {
+    pub(crate) document: &'a [u8],
+    /// The keys of the job in the indexes.
+    pub(crate) keys: BTreeSet<Vec<u8>>,
+    condition: Condition,
+}
+
+impl<'a> Row<'a> {
+    /// Splits the row of a job.
+    pub(crate) fn split(row: &'a [u8]) -> Self {
+        let end = row.iter().position(|byte| *byte == END);
+        let (document, mut rest) = row.split_at(end.unwrap_or(row.len()));
+        rest = rest.get(1..).unwrap_or_default();
+        let mut keys = BTreeSet::new();
+        while let Some((length, more)) = rest.split_first_chunk() {
+            let Some((key, more)) = more.split_at_checked(u16::from_be_bytes(*length).into())
+            else {
+                break;
+            };
+            keys.insert(key.to_vec());
+            rest = more;
+        }
+        let condition = match keys.remove(&Vec::new()) {
+            true => Condition::Damaged,
+            false => Condition::Whole,
         };
-        keys.insert(key.to_vec());
-        rest = more;
+        Self {
+            document,
+            keys,
+            condition,
+        }
     }
-    (document, keys)
 }
 
 /// Decodes a row. Logs a warning and returns `None` if the row cannot be read, so that it does not

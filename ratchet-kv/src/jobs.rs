@@ -84,9 +84,15 @@ impl<E: Engine> JobStore for KvStore<E> {
         let mut acted = Vec::with_capacity(jobs.len());
         for id in jobs {
             let found = call.find(*id).await?;
-            let outcome = match found.filter(|found| from.contains(&found.job.record.state)) {
-                Some(found) => call.act(found, action).await?,
-                None => ActionOutcome::NotFound,
+            let outcome = match found {
+                Some(found) if from.contains(&found.job.record.state) => {
+                    call.act(found, action).await?
+                }
+                // The state of the job is unknown, but no node can run the job.
+                None if action == JobAction::Delete && call.delete_unreadable(*id).await? => {
+                    ActionOutcome::Deleted
+                }
+                _ => ActionOutcome::NotFound,
             };
             acted.push(Acted { job: *id, outcome });
         }
@@ -288,8 +294,12 @@ impl<T: Transaction> Call<T> {
         let nodes = NodeRegistry::new(&nodes);
         let mut pass = ReclaimPass::of(request);
         let running = self.all(Key::new(Table::Running).all()).await?;
-        for job in self.jobs_of(&running).await? {
-            let (id, node) = (job.record.id, job.record.node);
+        for id in running.iter().filter_map(|(key, _)| keys::job_of(key)) {
+            let Some(job) = self.job(id).await? else {
+                self.set_aside(id).await?;
+                continue;
+            };
+            let node = job.record.node;
             if let Some(effect) = request.judge(&job.held_claim(nodes.owner(node)), now) {
                 pass.add(id, node.is_some(), (id, effect));
             }

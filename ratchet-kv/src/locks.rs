@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ratchet_core::model::Fenced;
-use ratchet_core::store::{Acquired, LockInfo, LockStore, StoredLock};
+use ratchet_core::store::{Acquired, LockInfo, LockPage, LockStore, StoredLock};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{Fence, Name, Result, StoreError, StoreErrorKind};
+use ratchet_core::{Fence, InvalidInput, Name, Result, StoreError, StoreErrorKind};
 
-use crate::call::{Call, decoded};
+use crate::call::Call;
 use crate::engine::{Engine, Order, Transaction};
 use crate::keys::{self, Key, Parts, Table};
 use crate::store::KvStore;
@@ -17,7 +17,24 @@ fn key(name: &Name) -> Key {
     Key::new(Table::Lock).name(name.as_str())
 }
 
+/// Decodes a lock.
+fn read(value: &[u8]) -> Result<StoredLock, InvalidInput> {
+    let text = std::str::from_utf8(value);
+    let text = text.map_err(|_| InvalidInput::new("document", "is not UTF-8"))?;
+    StoredLock::decode(text)
+}
+
 impl<T: Transaction> Call<T> {
+    /// Reads a lock. Fails with `Corrupt` if the lock cannot be read, because it may be held.
+    async fn lock(&mut self, name: &Name) -> Result<Option<StoredLock>> {
+        let value = self.get(key(name)).await?;
+        let lock = value.map(|value| read(&value)).transpose();
+        lock.map_err(|problem| {
+            let text = format!("the stored lock {name} cannot be read: {problem}");
+            StoreError::new(StoreErrorKind::Corrupt, self.operation()).with_source(text)
+        })
+    }
+
     /// Applies `change` to a lock. Stores the lock if `change` returns `Applied`. Returns `Stale`
     /// if the lock does not exist.
     async fn change_lock(
@@ -25,7 +42,7 @@ impl<T: Transaction> Call<T> {
         name: &Name,
         change: impl FnOnce(&mut StoredLock, i64) -> Fenced + Send,
     ) -> Result<Fenced> {
-        let Some(mut lock) = self.read(key(name), StoredLock::decode).await? else {
+        let Some(mut lock) = self.lock(name).await? else {
             return Ok(Fenced::Stale);
         };
         let changed = change(&mut lock, self.now);
@@ -40,14 +57,8 @@ impl<T: Transaction> Call<T> {
 impl<E: Engine> LockStore for KvStore<E> {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
         let mut call = self.write("acquire").await?;
-        let mut lock = match call.get(key(name)).await? {
-            None => StoredLock::unused(owner.clone()),
-            // The lock may be held.
-            Some(value) => decoded(&value, StoredLock::decode).ok_or_else(|| {
-                let error = StoreError::new(StoreErrorKind::Corrupt, "acquire");
-                error.with_source("the stored lock cannot be read")
-            })?,
-        };
+        let lock = call.lock(name).await?;
+        let mut lock = lock.unwrap_or_else(|| StoredLock::unused(owner.clone()));
         let acquired = lock.acquire(owner, duration_millis(ttl), call.now);
         call.write(key(name), lock.encode()).await?;
         call.commit().await?;
@@ -79,7 +90,7 @@ impl<E: Engine> LockStore for KvStore<E> {
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
         let mut call = self.read("inspect").await?;
-        let lock = call.read(key(name), StoredLock::decode).await?;
+        let lock = call.lock(name).await?;
         Ok(lock.map(|lock| lock.info(call.now)))
     }
 
@@ -89,25 +100,24 @@ impl<E: Engine> LockStore for KvStore<E> {
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
         let mut call = self.read("list_locks").await?;
-        let start = after.map(|name| keys::after(key(name).bytes()));
-        let mut keys = match start {
-            Some(start) => Key::new(Table::Lock).from(start),
-            None => Key::new(Table::Lock).all(),
-        };
-        let mut locks = Vec::new();
-        loop {
-            let entries = call.page(&mut keys, Order::Ascending).await?;
-            let now = call.now;
-            let info = |(key, value): &(Vec<u8>, Vec<u8>)| {
-                let name = Name::new("lock", Parts::of(key).name()?).ok()?;
-                let lock = decoded(value, StoredLock::decode)?;
-                Some((name, lock.info(now)))
+        let now = call.now;
+        let mut page = LockPage::new(after, limit);
+        while let Some((last, wanted)) = page.wants() {
+            let rest = match last.is_empty() {
+                true => Key::new(Table::Lock).all(),
+                false => {
+                    let last = Key::new(Table::Lock).name(&last);
+                    Key::new(Table::Lock).from(keys::after(last.bytes()))
+                }
             };
-            locks.extend(entries.iter().filter_map(info));
-            if entries.is_empty() || locks.len() >= limit {
-                locks.truncate(limit);
-                return Ok(locks);
-            }
+            let entries = call.range(rest, Order::Ascending, wanted).await?;
+            page.take(entries.iter().map(|(key, value)| {
+                let stored = Parts::of(key).name();
+                let name = Name::new("lock", stored.unwrap_or_default());
+                let lock = name.and_then(|name| Ok((name, read(value)?.info(now))));
+                (stored.map(str::to_owned), lock)
+            }));
         }
+        Ok(page.into_locks())
     }
 }

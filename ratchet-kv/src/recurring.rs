@@ -169,6 +169,7 @@ impl<E: Engine> RecurringStore for KvStore<E> {
         let mut call = self.write("delete").await?;
         let exists = call.get(key(name)).await?.is_some();
         call.remove(key(name).bytes()).await?;
+        call.remove(reported(name.as_str()).bytes()).await?;
         call.commit().await?;
         Ok(Changed::when(exists))
     }

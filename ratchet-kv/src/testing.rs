@@ -7,7 +7,7 @@ use ratchet_core::store::StoredLock;
 use ratchet_core::{JobId, Name, Result, StoreError, StoreErrorKind};
 use serde_json::{Map, Value, json};
 
-use crate::call::parts;
+use crate::call::Row;
 use crate::engine::Engine;
 use crate::keys::{Key, Table};
 use crate::store::KvStore;
@@ -97,7 +97,7 @@ pub async fn rows_of_jobs<E: Engine>(store: &KvStore<E>) -> Result<u64> {
 async fn spoil<E: Engine>(store: &KvStore<E>, key: Key, field: &str) -> Result<()> {
     let mut call = store.write("spoil").await?;
     let value = call.get(key.clone()).await?.ok_or_else(missing)?;
-    let (document, _) = parts(&value);
+    let document = Row::split(&value).document;
     let keys = &value[document.len()..];
     let mut document = fields(document)?;
     document.insert(field.to_owned(), json!({"is": "damaged"}));

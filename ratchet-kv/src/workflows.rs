@@ -7,7 +7,7 @@ use ratchet_core::model::{
 };
 use ratchet_core::store::{Changed, SignalStore, WorkflowStore};
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
-use ratchet_core::{BatchId, JobId, Json, Name, Result};
+use ratchet_core::{BatchId, InvalidInput, JobId, Json, Name, Result};
 
 use crate::call::{Call, decoded};
 use crate::engine::{Engine, Order, Transaction};
@@ -142,13 +142,23 @@ impl<E: Engine> SignalStore for KvStore<E> {
         let waiting = Key::new(Table::Deadline);
         let overdue = waiting.clone().before(waiting.number(now).end());
         let entries = call.range(overdue, Order::Ascending, limit).await?;
-        let jobs = call.jobs_of(&entries).await?;
-        let overdue = jobs.iter().filter(|job| job.is_signal_overdue(now));
-        let mut failed: Vec<JobId> = overdue.map(|job| job.record.id).collect();
-        failed.sort_unstable();
-        for id in &failed {
-            call.change(*id, |job| job.miss_signal(now)).await?;
+        let mut failed = Vec::new();
+        for id in entries.iter().filter_map(|(key, _)| keys::job_of(key)) {
+            let Some(found) = call.find(id).await? else {
+                call.set_aside(id).await?;
+                continue;
+            };
+            // A damaged job may not show that it is overdue.
+            if found.problem.is_some() || found.job.is_signal_overdue(now) {
+                let miss = |job: &mut StoredJob, problem: Option<&InvalidInput>| match problem {
+                    Some(problem) => job.fail_damaged(problem, now),
+                    None => job.miss_signal(now),
+                };
+                call.change_found(found, miss).await?;
+                failed.push(id);
+            }
         }
+        failed.sort_unstable();
         call.commit().await?;
         Ok(failed)
     }

@@ -4,9 +4,14 @@
 mod map;
 
 use ratchet_core::memory::ManualClock;
-use ratchet_core::model::{ClaimRequest, Detail, Enqueued, JobSelector};
+use ratchet_core::model::{
+    ClaimRequest, Condition, Detail, Enqueued, Fenced, JobSelector, Outcome, ReclaimRequest,
+    Report, ReportKind, Reported, Settlement, StoredJob,
+};
 use ratchet_core::store::{Acquired, Checked, IfKnown, JobStore, LockStore, PermitStore};
-use ratchet_core::{JobAction, JobState, Name, NewJob, NodeId, StoreErrorKind, time};
+use ratchet_core::{
+    ClaimToken, JobAction, JobId, JobState, Name, NewJob, NodeId, StoreErrorKind, time,
+};
 use ratchet_kv::{Access, Engine, KvStore, Transaction, testing};
 
 use map::MapEngine;
@@ -42,7 +47,6 @@ fn store() -> KvStore<MapEngine> {
 
 #[tokio::test]
 async fn a_damaged_job_leaves_nothing_behind_whatever_the_field() {
-    let name = |text| Name::new("name", text).unwrap();
     let job = || {
         let job = NewJob::new("mail", &1).lane("l").permit("api");
         job.unique_key("u").tag("t").idempotency_key("i")
@@ -90,16 +94,245 @@ async fn a_damaged_job_leaves_nothing_behind_whatever_the_field() {
     }
 }
 
+/// Returns the fields of the document of a job. With `unreadable`, only those without which nothing
+/// of the job can be read.
+fn fields(unreadable: bool) -> Vec<String> {
+    let job = NewJob::new("mail", &1).lane("l").permit("api");
+    let job = job.unique_key("u").tag("t").idempotency_key("i");
+    let job = job.after(JobId::new(), Condition::Succeeded);
+    let mut stored = StoredJob::enqueued(&job, 0);
+    stored.link(job.spec().after.clone());
+    stored.has_children = true;
+    let document: serde_json::Value = serde_json::from_str(&stored.encode().unwrap()).unwrap();
+    let fields = document.as_object().unwrap().keys().cloned();
+    let required = |field: &String| ["v", "id", "queue", "state"].contains(&&**field);
+    fields
+        .filter(|field| required(field) == unreadable)
+        .collect()
+}
+
+fn name(text: &str) -> Name {
+    Name::new("name", text).unwrap()
+}
+
+async fn claim(store: &Checked<KvStore<MapEngine>>) -> Vec<ClaimToken> {
+    let mut tokens = Vec::new();
+    // A job that cannot be read may use up a claim.
+    for _ in 0..2 {
+        let request = ClaimRequest::new(NodeId::new(), 10);
+        let claimed = store.claim_next_batch(&request).await.unwrap();
+        tokens.extend(claimed.iter().map(|job| job.claim.token));
+    }
+    tokens
+}
+
+async fn settle(store: &Checked<KvStore<MapEngine>>, token: ClaimToken, outcome: Outcome) {
+    let settled = store.settle(&[Settlement::new(token, outcome)]).await;
+    assert_eq!(settled.unwrap(), [Fenced::Applied]);
+}
+
+async fn state(store: &Checked<KvStore<MapEngine>>, job: &NewJob) -> Option<JobState> {
+    let found = store.get(&[job.id()], Detail::Whole).await.unwrap();
+    found[0].as_ref().map(|job| job.state)
+}
+
+async fn act(store: &Checked<KvStore<MapEngine>>, job: &NewJob, action: JobAction) {
+    let jobs = JobSelector::Ids(vec![job.id()]);
+    store.act(&jobs, action).await.unwrap();
+}
+
+fn success() -> Outcome {
+    Outcome::Succeeded { result: None }
+}
+
+fn failure() -> Outcome {
+    let error = "it failed".to_owned();
+    Outcome::Failed { error }
+}
+
+#[tokio::test]
+async fn a_damaged_job_never_runs_although_a_child_or_an_operator_changes_it() {
+    for field in fields(false) {
+        let store = Checked::new(store());
+        let parent = NewJob::new("mail", &1);
+        store.enqueue(std::slice::from_ref(&parent)).await.unwrap();
+        testing::spoil_field(&store, parent.id(), &field)
+            .await
+            .unwrap();
+        let child = NewJob::new("mail", &2).after(parent.id(), Condition::Succeeded);
+        store.enqueue(std::slice::from_ref(&child)).await.unwrap();
+        assert_eq!(
+            state(&store, &child).await,
+            Some(JobState::Cancelled),
+            "{field}"
+        );
+        for _ in 0..2 {
+            assert_eq!(claim(&store).await, [], "{field}");
+            assert_eq!(
+                state(&store, &parent).await,
+                Some(JobState::Failed),
+                "{field}"
+            );
+            act(&store, &parent, JobAction::Requeue).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_child_does_not_run_when_one_parent_of_two_ends() {
+    for outcome in [success, failure] {
+        for field in fields(false) {
+            let store = Checked::new(store());
+            let parents = [(); 2].map(|()| NewJob::new("mail", &1));
+            let child = NewJob::new("mail", &2)
+                .after(parents[0].id(), Condition::Succeeded)
+                .after(parents[1].id(), Condition::Succeeded);
+            let grandchild = NewJob::new("mail", &3).after(child.id(), Condition::Succeeded);
+            let all = [
+                parents[0].clone(),
+                parents[1].clone(),
+                child.clone(),
+                grandchild.clone(),
+            ];
+            store.enqueue(&all).await.unwrap();
+            testing::spoil_field(&store, child.id(), &field)
+                .await
+                .unwrap();
+            for token in claim(&store).await {
+                settle(&store, token, outcome()).await;
+            }
+            assert_eq!(claim(&store).await, [], "{field}");
+            let ended = state(&store, &child).await;
+            assert!(
+                ended.is_none_or(JobState::is_terminal),
+                "{field}: {ended:?}"
+            );
+            let cancelled = Some(JobState::Cancelled);
+            assert_eq!(state(&store, &grandchild).await, cancelled, "{field}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_job_leaves_its_lane_to_the_next() {
+    for field in fields(false).into_iter().chain(fields(true)) {
+        let store = Checked::new(store());
+        let lane = [(); 4].map(|()| NewJob::new("mail", &1).lane("l"));
+        store.enqueue(&lane).await.unwrap();
+        testing::spoil_field(&store, lane[1].id(), &field)
+            .await
+            .unwrap();
+        for expected in [&lane[0], &lane[2], &lane[3]] {
+            let tokens = claim(&store).await;
+            let jobs: Vec<JobId> = tokens.iter().map(|token| token.job).collect();
+            assert_eq!(jobs, [expected.id()], "{field}");
+            settle(&store, tokens[0], success()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_running_job_that_is_damaged_keeps_its_permit_until_its_claim_ends() {
+    for field in fields(false) {
+        let store = Checked::new(store());
+        let api = name("api");
+        let set = store.set_permits(&api, 1, IfKnown::Change);
+        set.await.unwrap();
+        let jobs = [(); 2].map(|()| NewJob::new("mail", &1).lane("l").permit("api").tag("t"));
+        store.enqueue(&jobs).await.unwrap();
+        let token = claim(&store).await[0];
+        testing::spoil_field(&store, jobs[0].id(), &field)
+            .await
+            .unwrap();
+        // Without these fields, the claim no longer has its token.
+        if ["claim_seq", "node", "claimed_at"].contains(&&*field) {
+            continue;
+        }
+        let report = Report::new(token, ReportKind::Alive);
+        let reported = store.report(&[report]).await.unwrap();
+        assert!(matches!(reported[0], Reported::Applied { .. }), "{field}");
+        assert_eq!(store.permits().await.unwrap()[0].held, 1, "{field}");
+        let (delay, error) = (std::time::Duration::ZERO, "it failed".to_owned());
+        settle(&store, token, Outcome::Retry { delay, error }).await;
+        assert_eq!(
+            state(&store, &jobs[0]).await.unwrap_or(JobState::Failed),
+            JobState::Failed
+        );
+        let next = claim(&store).await;
+        assert_eq!(
+            next.iter().map(|token| token.job).collect::<Vec<_>>(),
+            [jobs[1].id()]
+        );
+        assert_eq!(store.permits().await.unwrap()[0].held, 1, "{field}");
+        settle(&store, next[0], success()).await;
+        for job in &jobs {
+            act(&store, job, JobAction::Delete).await;
+        }
+        assert_eq!(testing::rows_of_jobs(&store).await.unwrap(), 0, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn a_running_job_of_which_nothing_can_be_read_gives_up_what_it_holds() {
+    for field in fields(true) {
+        let store = Checked::new(store());
+        let api = name("api");
+        let set = store.set_permits(&api, 1, IfKnown::Change);
+        set.await.unwrap();
+        let job = || NewJob::new("mail", &1).permit("api").unique_key("u");
+        let (bad, next) = (job(), job());
+        store.enqueue(std::slice::from_ref(&bad)).await.unwrap();
+        assert_eq!(claim(&store).await.len(), 1);
+        testing::spoil_field(&store, bad.id(), &field)
+            .await
+            .unwrap();
+        assert_eq!(store.reclaim(&ReclaimRequest::new()).await.unwrap(), []);
+        assert_eq!(store.permits().await.unwrap()[0].held, 0, "{field}");
+        let answers = store.enqueue(std::slice::from_ref(&next)).await.unwrap();
+        assert_eq!(answers, [Enqueued::Created(next.id())], "{field}");
+        for job in [&bad, &next] {
+            act(&store, job, JobAction::Cancel).await;
+            act(&store, job, JobAction::Delete).await;
+        }
+        assert_eq!(testing::rows_of_jobs(&store).await.unwrap(), 0, "{field}");
+    }
+}
+
+#[tokio::test]
+async fn the_version_of_the_documents_is_that_of_the_format() {
+    // If this fails, raise `FORMAT` too. Otherwise programs with the old version would take the new
+    // documents for damaged jobs.
+    let document = StoredJob::enqueued(&NewJob::new("mail", &1), 0).encode();
+    let document: serde_json::Value = serde_json::from_str(&document.unwrap()).unwrap();
+    let store = store();
+    store.enqueue(&[NewJob::new("mail", &1)]).await.unwrap();
+    let mut transaction = store.engine().begin(Access::Read).await.unwrap();
+    let format = transaction.get(&[13]).await.unwrap().unwrap();
+    assert_eq!((document["v"].as_u64(), &*format), (Some(1), &b"1"[..]));
+}
+
+#[tokio::test]
+async fn data_without_a_format_is_refused() {
+    let store = store();
+    store.enqueue(&[NewJob::new("mail", &1)]).await.unwrap();
+    let mut transaction = store.engine().begin(Access::Write).await.unwrap();
+    transaction.remove(vec![13]).await.unwrap();
+    transaction.commit().await.unwrap();
+    let refused = store.enqueue(&[NewJob::new("mail", &1)]).await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
+}
+
 #[tokio::test]
 async fn a_lock_that_cannot_be_read_may_be_held() {
     let store = store();
-    let name = |text| Name::new("name", text).unwrap();
     let hour = std::time::Duration::from_secs(3_600);
     let first = store.acquire(&name("lock"), &name("a"), hour).await;
     assert!(matches!(first.unwrap(), Acquired::Acquired { .. }));
     testing::spoil_lock(&store, &name("lock")).await.unwrap();
     let refused = store.acquire(&name("lock"), &name("b"), hour).await;
     assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Corrupt);
+    let read = store.inspect(&name("lock")).await;
+    assert_eq!(read.unwrap_err().kind(), StoreErrorKind::Corrupt);
 }
 
 #[tokio::test]

@@ -355,6 +355,16 @@ impl StoredJob {
         self.enter(JobState::Cancelled, now);
     }
 
+    /// Ends a job that has not ended and of which a part cannot be read. `problem` becomes its
+    /// error. A store ends such a job instead of running it, promoting it or releasing it, because
+    /// it cannot know whether the job may run, and with which input.
+    pub fn fail_damaged(&mut self, problem: &InvalidInput, now: i64) {
+        self.record.state = JobState::Failed;
+        self.record.finished_at = Some(from_millis(now));
+        self.record.last_error = Some(problem.of_stored_job());
+        self.lane_seq = None;
+    }
+
     /// Returns whether the job waits for a signal that has not arrived yet.
     #[must_use]
     pub fn awaits_signal(&self) -> bool {
