@@ -8,7 +8,7 @@ use ratchet::{ConnectError, InvalidInput, SchemaProblem, StoreError, StoreErrorK
 
 use crate::output::{BAD, WARN, paint};
 
-/// The list of all exit codes. The help of every command shows it.
+/// The list of all exit codes. The option `--help` of every command shows it.
 pub(crate) const CODES: &str = "\
 Exit codes:
   0    done
@@ -116,7 +116,7 @@ impl Failure {
     }
 
     /// Creates a failure from an error of a store call that is not idempotent. After a timeout, the
-    /// remedy warns that a second call may take effect twice.
+    /// remedy warns that repeating the command may enqueue the job twice.
     pub(crate) fn of_unrepeatable(error: StoreError) -> Self {
         let unknown = error.kind() == StoreErrorKind::Timeout;
         let failure = Self::from(error);
@@ -196,7 +196,7 @@ impl Verdict for Result<(), Failure> {
     fn told(self, telling: Result<(), Failure>) -> Result<(), Failure> {
         match telling {
             Err(closed) if closed.kind == Kind::Closed => self.and(Err(closed)),
-            // The output that lists the problems is incomplete, so its failure matters more.
+            // The list of problems is incomplete, so the failure of writing takes precedence.
             Err(other) if self.as_ref().is_err_and(|own| own.kind == Kind::Found) => Err(other),
             telling => self.and(telling),
         }

@@ -1,7 +1,7 @@
-//! The command `ratchet`: operates the jobs of a database, without running any.
+//! The command `ratchet`, with which operators inspect and change the jobs of a database.
 //!
-//! A program that has a store of its own can have the command too: it registers the scheme of its
-//! URLs, and then calls [`run`].
+//! A program with its own store can include this command: it registers the scheme of its URLs, and
+//! then calls [`run`].
 //!
 //! ```no_run
 //! # use std::process::ExitCode;

@@ -91,7 +91,7 @@ impl Config {
         builder.poll_interval(poll.min.unwrap_or(min), poll.max.unwrap_or(max))
     }
 
-    /// Returns the keys of the settings that the engine refuses in this problem.
+    /// Returns the configuration keys of the settings that `problem` is about.
     pub(crate) fn keys_of(&self, problem: &SettingProblem) -> Vec<String> {
         let key = |setting: &str| -> Vec<String> {
             if let Some(pool) = setting.strip_prefix("pool.") {
@@ -116,8 +116,8 @@ impl Config {
         set.cloned().collect()
     }
 
-    /// Returns the keys for the engine's name of a pool or of a pool's setting. For `NAME`, returns
-    /// all keys of the pool that are set. For `NAME/SETTING`, returns the key of that setting.
+    /// Returns the keys for `pool`, which is the engine's name for a pool (`NAME`) or for a setting
+    /// of a pool (`NAME/SETTING`). For a pool, returns all of its keys that are set.
     fn keys_of_pool(&self, pool: &str) -> Vec<String> {
         let (name, setting) = pool.rsplit_once('/').unwrap_or((pool, ""));
         let path = format!("worker.pools.{name}");

@@ -64,13 +64,13 @@ impl Backend {
     }
 }
 
-/// The schemes that are not in [`BACKENDS`].
+/// The schemes that [`register_scheme`] has added, with their backends.
 static REGISTERED: RwLock<BTreeMap<&'static str, &'static Backend>> = RwLock::new(BTreeMap::new());
 
-/// Accepts URLs with this scheme, which belongs to a store that is not part of Ratchet. Use
-/// `ratchet::register_scheme`, which also opens such a store.
+/// Accepts URLs with this scheme, which belongs to a store that is not part of Ratchet. A program
+/// calls `ratchet::register_scheme` instead, which also registers how to open such a store.
 ///
-/// Messages hide the password of these URLs, as for databases with a server.
+/// Messages hide the password in these URLs.
 pub fn register_scheme(scheme: &'static str) {
     let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
     registered.entry(scheme).or_insert_with(|| {

@@ -1,4 +1,5 @@
-//! Reads the file: parses TOML into keys with their lines.
+//! Reads the configuration file: parses its TOML into entries, each with a key, a value and a line
+//! number.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -226,7 +226,8 @@ impl Reading {
     }
 
     /// Replaces the name of a pool or a resource in a variable's path by the spelling in the file.
-    /// The names of variables cannot contain lowercase letters or most special characters.
+    /// A variable cannot spell every such name exactly, because its own name has no lowercase
+    /// letters and few special characters.
     fn with_known_name(&self, mut path: Vec<String>) -> Vec<String> {
         let plain = |name: &str| {
             let lower = name.to_ascii_lowercase();
@@ -248,8 +249,8 @@ impl Reading {
         path
     }
 
-    /// Records the problem of an unknown key. Never shows the value, because it may be a password
-    /// under a misspelt name.
+    /// Records that a key is unknown. Never shows its value, because the key may be the misspelt
+    /// name of a secret setting.
     fn refuse_unknown(&mut self, key: String, origin: Origin) {
         let near = nearest(&key);
         let (what, near) = match &origin {

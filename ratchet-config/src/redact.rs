@@ -73,8 +73,9 @@ pub fn redact_url(url: &str) -> String {
 
 /// Hides the secrets of a URL's part after `//`: `user:password@host:port/database?parameters`.
 fn remote(rest: &str) -> String {
-    // The login ends at the last `@`, since a password may contain one. If a character that ends
-    // the login precedes the `@`, the password may be anywhere in the text, so all of it is hidden.
+    // The login ends at the last `@`, because a password may contain an `@`. If the text before it
+    // contains a character that normally ends the login, the password may be anywhere in the text.
+    // Then the whole text is hidden.
     let (login, rest) = match rest.rfind('@') {
         Some(at) if rest[..at].contains(['?', ';', '/', '#']) => return HIDDEN.to_owned(),
         Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
@@ -85,7 +86,8 @@ fn remote(rest: &str) -> String {
         None if plain(login) => format!("{login}@"),
         _ => format!("{HIDDEN}@"),
     });
-    // SQL Server also has URLs with semicolons. In a query, a semicolon belongs to a value.
+    // In URLs for SQL Server, semicolons may separate the parameters. After a `?`, a semicolon
+    // belongs to a value.
     if let Some((place, parameters)) = rest.split_once(';')
         && !place.contains('?')
     {
@@ -104,7 +106,7 @@ fn place_of(place: &str) -> String {
         None => (place, None),
     };
     let port = |host: &str| {
-        // An IPv6 address itself contains colons.
+        // An IPv6 address itself contains colons, so the port is searched only after the bracket.
         let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
         behind.rsplit_once(':').map(|(_, port)| port.to_owned())
     };
@@ -149,7 +151,7 @@ fn query(text: &str) -> String {
 /// Hides the secret values of a connection string, in which semicolons or spaces separate the
 /// pairs.
 fn pairs(text: &str) -> String {
-    // Quoted values may contain text that looks like the next pair.
+    // Quoted values may contain text that looks like the next pair, so the whole text is hidden.
     if text.contains(['"', '\'', '{', '\\']) || !text.contains('=') {
         let shown = if text.is_empty() { "" } else { HIDDEN };
         return shown.to_owned();

@@ -88,7 +88,8 @@ const PLACES: [&str; 3] = [
 ];
 
 /// Removes each setting in [`PLACES`] whose origin has a lower rank than the URL's origin. Such a
-/// setting belongs to another URL. If it stayed, migrations could run in the wrong database.
+/// setting was made for a URL that has been replaced. If it stayed, migrations could run in the
+/// wrong database.
 fn elsewhere(reading: &mut Reading) {
     let url = reading.config.origin("store.url").rank();
     for key in PLACES {
@@ -126,8 +127,8 @@ fn backends(reading: &mut Reading) {
             }
             _ => continue,
         };
-        // The URL replaces a URL with a lower rank, to which this setting belongs. The setting does
-        // not apply to the database of the new URL.
+        // The setting was made for a URL that has been replaced by a URL with a higher rank. It
+        // does not apply to the new URL's backend.
         if reading.config.origin(&key).rank() < origin.rank() {
             reading.config.set.remove(&key);
         } else {

@@ -1,4 +1,4 @@
-//! Generates the sample and the reference from the table of keys.
+//! Generates the sample file and the reference documentation from the table of keys.
 
 use std::fmt::Write;
 

@@ -39,9 +39,9 @@ pub struct Setting {
 }
 
 impl Config {
-    /// Returns every setting with the value in effect and its origin. Secrets are hidden. If the
-    /// program sets a value on its builder, that value replaces a default, although this method
-    /// still returns the default.
+    /// Returns every setting with the value in effect and its origin. Secrets are hidden. For a
+    /// setting that only the program's builder sets, returns the default and not the builder's
+    /// value.
     #[must_use]
     pub fn settings(&self) -> Vec<Setting> {
         let sections = self.sections_of_interest().into_iter();

@@ -93,7 +93,8 @@ impl Kind {
             (Self::Number(most), Raw::Integer(digits) | Raw::Text(digits)) => {
                 let number = digits.parse::<u64>().ok().filter(|number| *number <= most);
                 let number = number.ok_or(format!("is not a whole number from 0 to {most}"))?;
-                // TOML integers have at most 63 bits. A higher limit means no limit.
+                // TOML integers are signed. A larger number becomes the maximum of `i64`, which as
+                // a limit means no limit.
                 Ok(i64::try_from(number).unwrap_or(i64::MAX).into())
             }
             (Self::Number(_), _) => other("a whole number"),

@@ -1,4 +1,5 @@
-//! Reads the environment: `RATCHET_<SECTION>__<KEY>`.
+//! Reads the environment variables that set keys. Their names have the form
+//! `RATCHET_<SECTION>__<KEY>`.
 
 use std::ffi::OsString;
 

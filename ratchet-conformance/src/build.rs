@@ -1,4 +1,4 @@
-//! Values that the cases use.
+//! Builders of values that the test cases use.
 
 use std::time::Duration;
 

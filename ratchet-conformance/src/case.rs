@@ -16,7 +16,8 @@ pub struct Case<C: 'static> {
     pub name: &'static str,
     /// Ids of the contract clauses that the case proves.
     pub clauses: &'static [&'static str],
-    /// Powers that the case needs. The suite ignores the case if it was given fewer powers.
+    /// Powers that the case needs: abilities that a fixture or its store may lack. The suite
+    /// ignores the case if it was given fewer powers.
     pub needs: &'static [Power],
     pub(crate) body: for<'a> fn(&'a C) -> BoxFuture<'a, ()>,
 }
@@ -29,7 +30,8 @@ impl<C> Case<C> {
         format!("{}::{}", self.group, self.name)
     }
 
-    /// Returns the first power that the case needs and that `powers` does not contain.
+    /// Returns the first power that the case needs and that `powers` does not contain, or `None` if
+    /// `powers` contains them all.
     pub(crate) fn lacks(&self, powers: &[Power]) -> Option<Power> {
         self.needs
             .iter()

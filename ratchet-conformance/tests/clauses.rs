@@ -1,5 +1,5 @@
-//! Compares the documented contract with the cases: every clause has a case, every case proves
-//! documented clauses, and no trait is too large to implement.
+//! Compares the documented contract with the cases. Every clause has a case, every case proves
+//! documented clauses, and no trait has too many methods.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,8 +25,8 @@ const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/cluster/mod.rs"),
 ];
 
-/// Returns the clauses, which the documentation contains as `**[claim.order]** The jobs …`, as
-/// pairs of the id and the text after it.
+/// Returns the id of each documented clause, and the text after the id. The documentation contains
+/// clauses in the form `**[claim.order]** The jobs …`.
 fn clauses() -> impl Iterator<Item = (&'static str, &'static str)> {
     let clauses = |source: &'static str| {
         let marked = source.split("**[").skip(1);
@@ -45,7 +45,7 @@ fn first_sentence(text: &str) -> String {
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         let comment = line.strip_prefix("///").or(line.strip_prefix("//!"));
-        // The first line begins after the clause's id.
+        // The first line has no comment marker, because it begins after the clause's id.
         let comment = if number == 0 { Some(line) } else { comment };
         let of_clause = |text: &&str| !text.is_empty() && !text.starts_with('-');
         let Some(text) = comment.map(str::trim).filter(of_clause) else {
@@ -83,8 +83,8 @@ fn without_links(text: &str) -> String {
     out + rest
 }
 
-/// Compares the sentences that failures quote with the documentation. With
-/// `RATCHET_WRITE_CLAUSES=1` this test writes `clauses.txt` instead.
+/// Compares `clauses.txt`, whose sentences failures quote, with the documentation. With
+/// `RATCHET_WRITE_CLAUSES=1`, writes that file instead.
 #[test]
 fn the_quoted_sentences_are_those_of_the_documentation() {
     let mut expected = String::new();

@@ -1,4 +1,4 @@
-//! Runs the suite on the coordinators of the core.
+//! Runs the coordinator suite on the in-process coordinator.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Tests of the suite for coordinators: for each sabotaged coordinator there is a case that must
-//! catch it, and that the correct one passes.
+//! Tests of the suite for coordinators: each sabotaged coordinator must fail its case, and the
+//! correct coordinator must pass the same cases.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::{Arc, Mutex};
@@ -88,7 +88,7 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// A transport within one process that can be cut.
+/// An in-process transport that a test can interrupt.
 struct Bus {
     sabotage: Sabotage,
     lines: Arc<Mutex<Lines>>,
@@ -97,7 +97,7 @@ struct Bus {
 #[derive(Debug, Default)]
 struct Lines {
     is_cut: bool,
-    /// The senders, one for each subscription, each with the node that owns it.
+    /// For each subscription, the node that subscribed and the sender of its wakeups.
     listeners: Vec<(NodeId, broadcast::Sender<Wakeup>)>,
 }
 
@@ -151,7 +151,7 @@ struct End {
 impl End {
     const CAPACITY: usize = 64;
 
-    /// Returns whether a subscription's buffer is full.
+    /// Returns whether the buffer of any subscription is full.
     fn is_full(&self) -> bool {
         let lines = self.lines.lock().unwrap();
         let mut listeners = lines.listeners.iter();

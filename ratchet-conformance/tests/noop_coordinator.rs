@@ -1,5 +1,5 @@
-//! Runs the suite on the coordinator that carries no wakeups. The contract allows such a
-//! coordinator.
+//! Runs the coordinator suite on the coordinator that transports no wakeups. The contract allows
+//! such a coordinator, because wakeups may be lost.
 
 use std::process::ExitCode;
 

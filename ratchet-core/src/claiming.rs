@@ -16,7 +16,7 @@ use crate::time;
 /// Maximum time that a claim searches for more jobs after it has found its first jobs.
 pub const SEARCH_TIME: Duration = Duration::from_secs(1);
 
-/// Number of candidates that a claim reads for each job that it wants. Learned from earlier claims.
+/// Number of candidates that a claim reads for each job that it wants, learned from earlier claims.
 ///
 /// The number is 1 at first. It grows when other nodes take candidates before a claim can take
 /// them, and shrinks slowly when claims find enough jobs.
@@ -42,9 +42,9 @@ impl Lookahead {
     /// Number of consecutive claims that must find the factor large enough before the factor is
     /// lowered by one. The factor is the number of candidates that a claim reads per wanted job.
     ///
-    /// With too many candidates, a claim reads a longer index range. With too few candidates, a
-    /// claim needs an additional round. In a test with four nodes, the factor was lowered after
-    /// every such claim. One claim in four then found no job.
+    /// Too many candidates mean that a claim reads a longer index range; too few mean that it needs
+    /// another round. In a test with four nodes that lowered the factor after every such claim, one
+    /// claim in four found no job.
     const UNTIL_LOWER: usize = 16;
 
     fn get(&self) -> usize {
@@ -68,7 +68,8 @@ impl Lookahead {
         if now > 1 && self.enough_in_a_row.fetch_add(1, Ordering::Relaxed) + 1 >= Self::UNTIL_LOWER
         {
             self.enough_in_a_row.store(0, Ordering::Relaxed);
-            // This fails if another claim has just changed the factor; that value then stays.
+            // Fails if another claim has just changed the factor. The factor then keeps that
+            // claim's value.
             let _ =
                 self.factor
                     .compare_exchange(now, now - 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -182,15 +183,15 @@ impl<'a> Rounds<'a> {
         if found.taken >= found.wanted {
             return true;
         }
-        // Other claimers took the rest of the candidates.
+        // The claim took fewer jobs than wanted, and other claimers took some of the candidates.
         let widens = self.persistence.widens_bounded && found.bounded;
         if !all || (widens && found.candidates > self.seen) {
-            // There may be more jobs after these candidates.
+            // There may be more due jobs beyond these candidates.
             self.seen = found.candidates;
             self.factor = (self.factor * 2).min(Lookahead::MOST);
             return true;
         }
-        // There were no more candidates, but other claimers may release some of them.
+        // There are no further candidates, but other claimers may release some that they took.
         if found.taken == 0 {
             self.none += 1;
             self.none <= self.persistence.after_none
@@ -298,7 +299,7 @@ mod tests {
             let mut rounds = Rounds::begin(&lookahead, persistence);
             assert!(!rounds.looks_again(found(0, 0)));
             assert!(!rounds.looks_again(found(9, 9)));
-            // Some of these could not be read, and there may be more.
+            // All 10 candidates were taken but some were unreadable, and there may be more.
             assert!(rounds.looks_again(found(10, 10)));
             assert_eq!(rounds.candidates_for(10), 10);
         }
@@ -385,7 +386,7 @@ mod tests {
         let end = time::monotonic() + second / 2;
         assert_eq!(until(Some(end), work()).await, None);
         assert!(time::monotonic() >= end);
-        // After the end, not even work that is ready at once runs.
+        // After `end`, even work that is ready at once does not run.
         assert_eq!(until(Some(end), async { 7 }).await, None);
         assert_eq!(until(Some(end + 2 * second), work()).await, Some(7));
     }

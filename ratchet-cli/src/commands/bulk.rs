@@ -20,8 +20,8 @@ use crate::exit::{Failure, Verdict};
 use crate::interruptible;
 use crate::output::{Table, number, since};
 
-/// Number of jobs after which the command stops counting. The confirmation question shows the
-/// count.
+/// Number of jobs after which the command stops counting the matching jobs. The confirmation
+/// question shows the count.
 const LOOK: usize = 1_000;
 /// Maximum number of jobs that one call reads or deletes.
 const PAGE: usize = 200;
@@ -148,7 +148,8 @@ fn tell(id: JobId, outcome: ActionOutcome) -> (One, Option<Failure>) {
     (one, failure)
 }
 
-/// Asks for confirmation, and then applies the action to all jobs that match the filter.
+/// Asks for confirmation, and then applies the action to the jobs that match the filter and whose
+/// state allows the action.
 async fn act_on_all(
     app: &mut App,
     bulk: &Bulk,

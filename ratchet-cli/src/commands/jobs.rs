@@ -53,7 +53,7 @@ pub(super) async fn run(app: &mut App, command: JobsCommand) -> Result<(), Failu
             }
         }
         JobsCommand::Show { id, payload } => interruptible(show(app, id, payload)).await,
-        // The actions handle Ctrl-C themselves, to list what was done before it.
+        // The actions handle Ctrl-C themselves: before they end, they print the outcomes so far.
         JobsCommand::Retry { ids } => bulk::act_on(app, &ids, JobAction::Requeue).await,
         JobsCommand::Pause { ids } => bulk::act_on(app, &ids, JobAction::Pause).await,
         JobsCommand::Resume { ids } => bulk::act_on(app, &ids, JobAction::Resume).await,

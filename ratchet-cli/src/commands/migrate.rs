@@ -14,8 +14,8 @@ struct Report<'a> {
     /// The kind of migrations in the list: `applied`, `pending` or `all`.
     listed: &'static str,
     up_to_date: bool,
-    /// The commands that the database's tool must run before the scripts. Absent if the report
-    /// contains no scripts.
+    /// The commands that the database's command-line tool must run before the scripts. Absent if
+    /// the report contains no scripts.
     #[serde(skip_serializing_if = "Option::is_none")]
     prelude: Option<&'static str>,
     migrations: Vec<Step<'a>>,
@@ -67,7 +67,7 @@ async fn lacks_file(store: &StoreConfig) -> bool {
     matches!(open(store).await, Err(ConnectError::Store(error)) if error.kind() == no_file)
 }
 
-/// Prints the commands of the migrations.
+/// Prints the scripts of the migrations.
 fn print(
     app: &mut App,
     migrations: &[Migration],

@@ -59,8 +59,8 @@ pub(super) async fn run(app: &mut App, how: Serve) -> Result<(), Failure> {
     for exposed in access.exposed(&config.http, address) {
         warn(&exposed, app.out.is_json());
     }
-    // Handle signals before printing the address, because a program that reads the address may stop
-    // this one at once.
+    // The program must handle signals before it prints the address, because a program that reads
+    // the address may stop this one at once.
     let stopped = ratchet::shutdown_signal();
     if app.out.is_json() {
         app.out.record(&Listening {
@@ -139,7 +139,8 @@ impl Access {
         address: SocketAddr,
     ) -> ratchet_http::ApiBuilder {
         if !is_loopback(address.ip()) {
-            // The operator configured this address, and either a token or --insecure.
+            // The operator has chosen this address, together with a token or `--insecure`. So
+            // remote clients may connect.
             api = api.allow_remote();
         }
         if !self.writes {

@@ -22,8 +22,8 @@ struct Status {
     cluster: view::Cluster,
     #[serde(flatten)]
     queues: view::Queues,
-    /// Time since the due time of the job that has been due longest, in milliseconds. Jobs in
-    /// paused queues do not count.
+    /// How long the oldest due job has been due, in milliseconds. Jobs in paused queues do not
+    /// count.
     oldest_due_ms: Option<u64>,
     stranded: Vec<view::StrandedRoute>,
 }

@@ -1,4 +1,4 @@
-//! Actions on many jobs need a confirmation.
+//! Tests that actions on many jobs need a confirmation.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn without_a_terminal_and_a_yes_nothing_is_cancelled() {
         (Some(3), &true.into())
     );
     assert_eq!(pending(&place), 1);
-    // No job is left, so there is no question.
+    // No matching job is left, so the command does not ask for confirmation.
     place.run(&cancel).exits(0).says("0 changed");
 }
 

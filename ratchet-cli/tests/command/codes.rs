@@ -1,4 +1,4 @@
-//! Exit codes and their messages.
+//! Tests of the exit codes and their messages.
 
 use serde_json::Value;
 

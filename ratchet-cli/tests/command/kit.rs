@@ -62,7 +62,7 @@ impl Place {
         Self { dir, url }
     }
 
-    /// Creates a directory with a database that is up to date.
+    /// Creates a directory with a database whose schema is up to date.
     pub(crate) fn migrated() -> Self {
         let place = Self::empty();
         place.run(&["migrate"]).exits(0);
@@ -136,7 +136,7 @@ impl Place {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end, with the text `stdin` as its input. Returns its exit code and output.
 pub(crate) fn finish(command: &mut Command, stdin: Option<&str>) -> Ran {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     if stdin.is_some() {

@@ -1,5 +1,5 @@
-//! The commands for jobs, queues, nodes, locks and recurring definitions, with output as text and
-//! JSON.
+//! Tests of the commands for jobs, queues, nodes, locks and recurring definitions, with output as
+//! text and JSON.
 
 use std::time::Duration;
 
@@ -278,7 +278,8 @@ fn what_was_done_before_a_failure_is_said_with_it() {
     let done = &ran.json()["jobs"];
     assert_eq!(done.as_array().unwrap().len(), 500);
     assert_eq!(done[499]["outcome"], "became");
-    // The first 500 jobs are now refused, but the reported failure is that of the last call.
+    // The first 500 jobs are now refused, because they are already cancelled. The command still
+    // reports the failure of the store call for the last job.
     let ran = cancel(&[]).exits(1).complains("act: ");
     assert_eq!(ran.stdout.lines().count(), 500);
     assert!(ran.stdout.contains("refused"), "{ran:?}");
@@ -363,7 +364,7 @@ fn recurring_definitions_are_looked_after() {
     );
 }
 
-/// Creates a live node with this label that sends no more heartbeats.
+/// Stores one heartbeat of a new node with this label, and returns the node's id.
 fn join(place: &Place, label: &'static str) -> NodeId {
     let node = NodeId::new();
     place.with_client(|client| async move {

@@ -1,4 +1,4 @@
-//! Colours, pipes, and where output goes.
+//! Tests of colours, of a closed pipe, and of Ctrl-C.
 
 use std::io::{Read, Write};
 use std::process::Stdio;

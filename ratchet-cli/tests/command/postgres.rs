@@ -1,4 +1,5 @@
-//! A few commands on PostgreSQL in a separate schema, if RATCHET_TEST_POSTGRES_URL names a server.
+//! Tests of a few commands on PostgreSQL, in a separate schema. They run only if
+//! RATCHET_TEST_POSTGRES_URL names a server.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -40,7 +41,7 @@ fn the_schema_is_made_and_looked_at() {
     run(&["jobs", "show", id.trim()]).exits(0).says("pending");
     run(&["status"]).exits(0).says("postgres");
     run(&["locks"]).exits(0);
-    // A job is due, and no node runs it.
+    // A due job without a live node is an error.
     let report = run(&["--json", "doctor"]).exits(6).json();
     assert_eq!(report["backend"], "postgres");
     run(&["jobs", "cancel", "--all", "--yes"])
@@ -49,7 +50,8 @@ fn the_schema_is_made_and_looked_at() {
     let here = run(&["doctor"]).exits(0);
     assert!(!here.stdout.contains("not encrypted"), "{here:?}");
 
-    // Under an address that is not on loopback, the same machine counts as another host.
+    // The address 0.0.0.0 is not a loopback address. So `doctor` treats this machine as another
+    // host, and warns that the connection is not encrypted.
     let remote = url
         .replace("127.0.0.1", "0.0.0.0")
         .replace("localhost", "0.0.0.0");

@@ -1,4 +1,4 @@
-//! `ratchet migrate`.
+//! Tests of `ratchet migrate`.
 
 use crate::kit::Place;
 
@@ -33,8 +33,8 @@ fn what_is_printed_makes_a_database_that_is_up_to_date() {
     let place = Place::empty();
     let printed = place.run(&["migrate", "--print"]).exits(0);
     assert!(!place.path("jobs.db").exists());
-    // The script makes the tool stop at an error; otherwise it would commit the statements after
-    // it.
+    // `.bail on` makes the `sqlite3` tool stop at the first error. Otherwise, the tool would commit
+    // the statements after the failed one.
     let sql = printed.stdout.strip_prefix(".bail on\n.timeout 30000\n");
     let sql = sql.unwrap_or_else(|| panic!("{printed:?}"));
     let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();

@@ -1,4 +1,4 @@
-//! `ratchet serve`.
+//! Tests of `ratchet serve`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::kit::Place;
 
-/// A running `ratchet serve`, which is stopped when this is dropped.
+/// A running `ratchet serve`. Dropping this value stops the process.
 struct Server {
     child: Child,
     address: String,
@@ -61,7 +61,8 @@ impl Server {
         answer[9..12].to_owned()
     }
 
-    /// Returns the head and the body of the response.
+    /// Sends a request with this request line and these headers. Returns the head and the body of
+    /// the response.
     fn ask(&self, head: &str) -> String {
         self.ask_of("localhost", head)
     }
@@ -131,7 +132,7 @@ fn writes_need_the_token() {
     let with = |token: &str| server.ask(&format!("{cancel}\r\nAuthorization: Bearer {token}"));
     assert!(server.ask(&cancel).starts_with("HTTP/1.1 401"));
     assert!(with("close sesame").starts_with("HTTP/1.1 403"));
-    // Browsers get a challenge, and send the token as a password.
+    // A failed login returns a Basic challenge. Browsers then send the token as the password.
     let basic = |pair: &str| server.ask(&format!("{cancel}\r\nAuthorization: Basic {pair}"));
     let wrong = basic("bWU6Y2xvc2Ugc2VzYW1l");
     assert!(wrong.starts_with("HTTP/1.1 401"), "{wrong}");
@@ -214,7 +215,7 @@ fn reads_on_loopback_are_protected_if_asked_to() {
     let protected = Server::start(&place, &["--protect-reads", "--token-file", "token"]);
     assert_eq!(protected.status("/api/jobs", None), "401");
     assert_eq!(protected.status("/api/jobs", Some("open sesame")), "200");
-    // The token alone allows no writes.
+    // Without `--allow-writes`, the server refuses a write even with the right token.
     let write = "POST /api/queues/q/pause HTTP/1.1\r\nAuthorization: Bearer open sesame";
     let refused = protected.ask(write);
     assert!(refused.contains("\"read_only\""), "{refused}");

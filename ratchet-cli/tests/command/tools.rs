@@ -1,4 +1,4 @@
-//! `doctor`, `bench`, `top`, `config`, `completions` and `man`.
+//! Tests of `doctor`, `bench`, `top`, `config`, `completions` and `man`.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
     };
     assert!(codes(&idle).contains(&"no_nodes".to_owned()), "{idle}");
     assert!(idle["clock_skew_ms"].as_i64().unwrap().abs() < 1_000);
-    // A cluster without nodes is a warning.
+    // If no job is due, a cluster without live nodes is only a warning.
     place
         .run(&["doctor", "--strict"])
         .exits(6)
@@ -114,7 +114,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert_eq!(jobs(), 0);
-    // The lock is free again.
+    // The interrupted measurement has released its lock, so another one can begin.
     let small = [
         "bench",
         "--jobs",

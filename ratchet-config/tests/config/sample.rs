@@ -1,4 +1,5 @@
-//! Compares the sample and the reference in the repository with the table of keys, and checks them.
+//! Checks that the sample file and the reference in the repository match the table of keys, and
+//! that the sample is a valid configuration.
 
 use std::fs;
 use std::path::PathBuf;
@@ -97,7 +98,8 @@ fn the_sample_without_its_comment_signs_is_what_holds_anyway() {
             .filter(|key| key.default.is_some() && !key.section.ends_with("NAME"))
             .count()
     );
-    // The debug output of the engine's builder shows all of its settings.
+    // The builder's debug output contains all of its settings. So equal outputs show that the
+    // sample changes no default.
     let applied = format!("{:#?}", config.apply(builder()));
     assert_eq!(applied, format!("{:#?}", builder()));
     assert_eq!(config.http.listen, HttpConfig::default().listen);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ratchet_config::{Config, redact_url};
 
-/// The text that begins every secret, by which a leaked part is found.
+/// A text that every secret contains. Output that contains this text has leaked a secret.
 const MARK: &str = "Zq7Xk";
 
 /// Configures the number of cases: the value of the variable `PROPTEST_CASES`, or `usual` if the
@@ -15,7 +15,7 @@ fn cases(usual: u32) -> ProptestConfig {
     }
 }
 
-/// Returns passwords, including some that are not escaped as they should be.
+/// Generates passwords, including some with special characters that a URL should escape.
 fn secret() -> impl Strategy<Value = String> {
     let tail = prop_oneof![
         "[a-zA-Z0-9]{0,12}",
@@ -61,7 +61,7 @@ fn places(secret: &str) -> Vec<String> {
     places
 }
 
-/// Returns a string as it is written in a file.
+/// Returns a string as it is written in a TOML file.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
@@ -70,7 +70,8 @@ fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("the value should be serializable")
 }
 
-/// Returns everything that is ever shown of a configuration, or of the error if it is refused.
+/// Returns all output about a configuration. If the configuration is refused, returns all output
+/// about the error.
 fn shown(file: &str, variables: &[(&str, &str)]) -> String {
     let loader = Config::loader().text("ratchet.toml", file);
     match loader.variables(variables.iter().copied()).load() {
@@ -126,7 +127,7 @@ proptest! {
                 format!("[store]\nurl = {{ a = {in_url} }}\n"),
                 format!("[store]\nulr = {in_url}\n"),
                 format!("[sotre]\nurl = {in_url}\n"),
-                // These lines are not TOML, and contain the secret.
+                // These lines are not valid TOML, and contain the secret.
                 format!("[store]\nurl = \"{}\n", plain.replace(['\n', '"'], "")),
                 format!("[store]\nurl = {}\n", plain.replace(['\n', '"', '\'', '#'], "")),
                 format!("[store]\nurl = {in_url}\nurl = {in_url}\n"),

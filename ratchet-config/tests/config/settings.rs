@@ -31,7 +31,7 @@ fn path(key: &Key) -> String {
     path.replace("permits.NAME", "permits.gpu")
 }
 
-/// Returns a valid value for a key, and the other values that must then be set.
+/// Returns a valid value for a key, and the other settings that this value requires.
 fn sound(key: &Key) -> (String, &'static [(&'static str, &'static str)]) {
     let value = key.default.or(key.example).expect("it has one");
     match (key.section, key.name) {
@@ -81,7 +81,7 @@ fn every_key_is_set_by_the_file_by_its_variable_and_by_an_argument() {
         assert!(by_file.is_some(), "{path}");
         assert_eq!(origin, "ratchet.toml:2", "{path}");
 
-        // People write values in variables without quotes, and lists with commas.
+        // In a variable, a value has no quotes, and only commas separate the items of a list.
         let plain = value
             .trim_matches(['[', ']'])
             .replace(['"', '\''], "")
@@ -150,7 +150,7 @@ fn values_are_read_as_people_write_them() {
         .failed(Retain::Archive(90 * DAY))
         .archive(Some(365 * DAY));
     assert_eq!(config.apply(builder).current_retention(), &retention);
-    // The output shows the same values in the same words, and can be read again.
+    // The redacted output is itself a valid configuration with the same values.
     let again = text(&config.redacted()).load().unwrap();
     let values = |config: &Config| -> Vec<(String, Option<String>)> {
         let settings = config.settings().into_iter();
@@ -240,7 +240,8 @@ fn what_does_not_exist_is_refused_by_name_without_its_value() {
             .variables([
                 ("RATCHET_NODE__LABLE", "hunter2"),
                 ("RATCHET_WORKER__POOLS__GPU__SLOTS", "hunter2"),
-                // These variables are not Ratchet's.
+                // Ratchet ignores these variables, because their names contain no section and key
+                // of it.
                 ("RATCHET_TEST_POSTGRES_URL", "hunter2"),
                 ("RATCHET_REQUIRE", "hunter2"),
                 ("RATCHET_NODE_LABEL", "hunter2"),
@@ -297,7 +298,7 @@ fn everything_is_told_at_once_with_its_line() {
     );
 }
 
-/// Returns the keys that each problem names.
+/// Loads an invalid file, and returns the keys that each problem names.
 fn named(file: &str) -> Vec<Vec<String>> {
     let error = refused(text(file));
     let problems = error.problems().iter();
@@ -450,7 +451,8 @@ fn every_invariant_names_its_keys() {
 
 #[test]
 fn a_value_that_cannot_be_read_clashes_with_nothing() {
-    // With the default of `fence_timeout`, this `ttl` would be refused.
+    // The default of `fence_timeout` would make this `ttl` invalid. But the configured
+    // `fence_timeout` is unreadable, so only that problem is reported.
     let keys = named("[cluster]\nfence_timeout = 'short'\nttl = '9s'");
     assert_eq!(keys, [["cluster.fence_timeout"]]);
 }
@@ -664,7 +666,7 @@ fn another_url_is_another_database_in_all_that_leads_to_one() {
         .load()
         .unwrap();
     assert!(config.store.mongo.database.is_none());
-    // A direct URL of the same origin as the URL is kept.
+    // A direct URL is kept if its origin has at least the rank of the URL's origin.
     let config = text(production).load().unwrap();
     assert!(config.store.postgres.direct_url.is_some());
     let config = text(production)

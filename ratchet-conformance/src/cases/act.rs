@@ -6,7 +6,7 @@ use ratchet_core::state::Response;
 
 use super::prelude::*;
 
-/// Stores one job in each state that a job can reach. Each job is in a queue of its own.
+/// Stores at least one job in each state that a job can have. Returns the ids of the jobs.
 async fn one_in_every_state(cx: &Cx, node: &TestNode) -> Vec<JobId> {
     let mut all = Vec::new();
     let error = "it failed".to_owned();
@@ -27,8 +27,8 @@ async fn one_in_every_state(cx: &Cx, node: &TestNode) -> Vec<JobId> {
     node.act(paused, JobAction::Pause).await;
     all.extend([paused, node.add(job()).await]);
     if cx.has(Power::Lanes) {
-        // The waiting job is listed before the head of its lane, because the head's end would
-        // promote it.
+        // The blocked job comes before the head of its lane, because an action that ends the head
+        // would promote the blocked job.
         let lane = [job().lane("l"), job().lane("l")];
         all.extend(node.add_all(&lane).await.into_iter().rev());
     }
@@ -237,7 +237,7 @@ cases! {
             assert!(visited.len() <= all.len(), "expected every job once, found one twice");
         }
         assert_eq!(visited, all);
-        // A list of ids ignores the cursor.
+        // A selector that lists ids ignores the cursor.
         let ids = JobSelector::Ids(all[..2].to_vec()).after(Some(all[6]));
         assert_eq!(node.act_on(&ids, action).await.len(), 2);
     }
@@ -319,7 +319,7 @@ cases! {
         let all = node.add_all(&[job().lane("l"), job().lane("l"), job().lane("l")]).await;
         let later = JobAction::Reschedule(RunAt::In(HOUR));
         assert_eq!(node.act(all[0], later).await, ActionOutcome::Changed);
-        // The last job becomes due first, but keeps its place.
+        // The last job of the lane becomes due first, but keeps its place in the lane.
         let due = node.now().await - HOUR;
         let early = JobAction::Reschedule(RunAt::At(due));
         assert_eq!(node.act(all[2], early).await, ActionOutcome::Changed);
@@ -466,7 +466,7 @@ cases! {
                     Some(state) if state.respond(action) == Response::Refuse => {
                         ActionOutcome::Refused(state)
                     }
-                    // A repeat of an action that changes no state has the same outcome.
+                    // An action that changes no state has the same outcome when it is repeated.
                     Some(_) => outcomes[0],
                 };
                 assert_eq!(outcomes.len(), 2, "unexpected number of outcomes of {action:?} for a {before} job");

@@ -144,7 +144,7 @@ cases! {
             node.end(id, Outcome::Succeeded { result: Some(json("7")) }).await;
         }
         cx.advance(HOUR).await;
-        // The parent is older, but does not prevent the plain job from being archived.
+        // The parent is older and cannot be archived yet. The plain job is archived nevertheless.
         let request = PurgeRequest::new(JobState::Succeeded, MINUTE, 1);
         assert_eq!(landed(ok(archive(&node).archive(&request).await)), 1);
         assert_eq!(landed(ok(archive(&node).archive(&request).await)), 0);
@@ -163,8 +163,8 @@ cases! {
         let parent = node.add(job()).await;
         let child = node.add(job().after(parent, Condition::Ended)).await;
         node.end(parent, Outcome::Succeeded { result: None }).await;
-        // Each pass also has an old job without links, because a store may check beforehand whether
-        // there is any old job.
+        // Each pass also has an old job without links. So a store that checks beforehand whether
+        // there is anything to archive cannot skip the pass.
         let pass = async || {
             let plain = node.add(job()).await;
             node.end(plain, Outcome::Succeeded { result: None }).await;
@@ -347,7 +347,8 @@ cases! {
             cx.advance(SECOND).await;
         }
         cx.advance(HOUR).await;
-        // The jobs are archived in the order in which they ended.
+        // Each pass archives the two jobs that ended longest ago. The archive nevertheless lists
+        // the jobs in the order of their creation.
         for _ in 0..3 {
             assert_eq!(put_away(&node, JobState::Cancelled, MINUTE, 2).await, 2);
         }
@@ -479,7 +480,8 @@ cases! {
                 let mut moved = 0;
                 loop {
                     if racer == 3 {
-                        // This reader searches the jobs first, and then the archive.
+                        // This racer only reads. It reads the jobs before the archive, because a
+                        // job may be archived between the two reads.
                         let stored = node.get_all(&all).await;
                         let archived = ok(archive(&node).archived(&all).await);
                         for (stored, archived) in stored.iter().zip(&archived) {

@@ -185,8 +185,8 @@ cases! {
             BatchCondition::SucceededAtLeast { percent: 50 },
         ];
         let (wait, go, no) = (Blocked, Pending, Cancelled);
-        // Each row: whether each of the four children succeeds, and the callbacks' states after
-        // each end.
+        // Each row contains whether each of the four children succeeds, and the states of the
+        // callbacks after the end of each child.
         let table = [
             ([true, true, true, true], [
                 [wait; 5],
@@ -222,7 +222,7 @@ cases! {
                 node.settle(token, outcome).await;
                 assert_eq!(node.states(callbacks).await, expected, "{ends:?}");
             }
-            // Callbacks stored after the end get the same states.
+            // Callbacks that are stored after the batch has ended get the same states.
             for (condition, earlier) in conditions.into_iter().zip(callbacks) {
                 let late = node.add(callback(batch, condition)).await;
                 let states = node.states([late, earlier]).await;
@@ -279,7 +279,8 @@ cases! {
         assert_eq!(node.counts(inner).await, [2, 0, 1, 1]);
         assert_eq!(node.counts(outer).await, [1, 0, 0, 1]);
         cx.proving(["link.enqueue"]);
-        // A job that is cancelled as it is stored counts at once.
+        // The condition of this job can no longer be met, so the job is cancelled when it is
+        // stored. Its batch counts it at once.
         let batch = node.batch().await;
         let late = job().after(root, Condition::Succeeded).in_batch(batch);
         let late = node.add(late).await;
@@ -412,7 +413,7 @@ cases! {
             fence: Fence(1),
         };
         assert_eq!(purge(&old.clone().guarded(Some(guard))).await, Guarded::Stale);
-        // The age of the second batch is exactly the limit.
+        // The second batch is exactly as old as the limit, so it is not purged.
         assert_eq!(purge(&old).await, Guarded::Done(1));
         let left = ok(node.workflows().recent_batches(10, None).await);
         let left: Vec<BatchId> = left.iter().map(|batch| batch.id).collect();

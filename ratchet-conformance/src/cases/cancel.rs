@@ -1,4 +1,4 @@
-//! Cancelling: waiting jobs at once, running jobs by request.
+//! Cancellation: waiting jobs end at once, and running jobs get a request to end.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Capabilities: what a job requires and a node advertises.
+//! Capabilities: a job runs only on nodes that advertise the capability it requires.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Claiming: which jobs, how many, and what is returned with them.
+//! Claiming: which jobs are claimed, how many of them, and what a claim returns.
 
 use ratchet_core::limits::{MAX_BATCH, MAX_PAYLOAD_VERSION};
 
@@ -207,7 +207,7 @@ cases! {
         assert!(node.claim_lean(&nothing).await.is_empty());
         let request = node.request(10).queues(except(&["c", "a", "d"])).kinds(except(&["l"]));
         assert_eq!(ids(&node.claim_with(&request).await), [all[2]]);
-        // This job's route is new to the store: it did not exist at the first claim.
+        // The route of this job is new: no stored job had it at the first claim.
         let new = node.add(NewJob::new("k", &()).queue("later")).await;
         let request = node.request(10).queues(except(&["a"])).kinds(except(&["l"]));
         let claimed = node.claim_lean(&request).await;
@@ -309,7 +309,8 @@ cases! {
         let node = cx.node().await;
         let versions = [1, 2, 7, MAX_PAYLOAD_VERSION];
         let with = |version: u32| job().payload_version(version);
-        // The jobs are enqueued alone, in a batch, with a key and in a lane.
+        // For each version, jobs are enqueued alone, with a key, in a lane, and together with other
+        // jobs.
         cx.proving(["enqueue.created", "get.whole"]);
         let mut all = Vec::new();
         for version in versions {

@@ -426,7 +426,7 @@ cases! {
                 other => panic!("unexpected answer to the cancellation: {other:?}"),
             };
             assert_eq!(nodes[0].state(id).await, state);
-            // The job holds the key exactly while it waits.
+            // The job holds the key exactly as long as it is pending.
             let next = nodes[1].offer(&job().unique_key(&key)).await;
             let waits = state == JobState::Pending;
             assert_eq!(next == Enqueued::Duplicate(id), waits, "{next:?}");

@@ -1,4 +1,4 @@
-//! Conditions: several links of one child on one parent.
+//! Conditions: one child may have several links on one parent, and each link is decided separately.
 
 use LinkState::{Met, Open, Unmet};
 

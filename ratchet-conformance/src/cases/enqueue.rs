@@ -1,4 +1,4 @@
-//! Enqueueing: what is stored, all or nothing.
+//! Enqueueing: what a call stores, and that it stores either all of its jobs or none.
 
 use futures_util::FutureExt;
 use ratchet_core::limits::MAX_PAYLOAD_BYTES;
@@ -96,7 +96,7 @@ cases! {
         let batches: Vec<Vec<NewJob>> = (0..20).map(|_| jobs(10)).collect();
         for (polls, batch) in batches.iter().enumerate() {
             let mut call = node.jobs().enqueue(batch);
-            // The call is polled `polls` times and then dropped, whatever it was doing.
+            // Polls the call `polls` times and then drops it, even if it has not completed.
             for _ in 0..polls {
                 if (&mut call).now_or_never().is_some() {
                     break;
@@ -104,7 +104,7 @@ cases! {
                 tokio::task::yield_now().await;
             }
         }
-        // The store is still usable.
+        // The dropped calls have left the store usable.
         node.add(NewJob::new("last", &())).await;
         for batch in &batches {
             let ids: Vec<JobId> = batch.iter().map(NewJob::id).collect();
@@ -146,7 +146,8 @@ cases! {
         let batch = [twice.clone(), job(), twice.clone()];
         assert_refused(node.jobs().enqueue(&batch).await, "jobs");
         assert_eq!(node.everything().await.len(), 0);
-        // The correct form is another job of the same content, here with the same keys.
+        // To enqueue the same content twice, a program needs a second job with its own id. Here
+        // both jobs also have the same keys, so the second one is a duplicate.
         let batch = [twice.another(), twice];
         let answers = node.enqueue(&batch).await;
         assert_eq!(answers[1], Enqueued::Duplicate(answers[0].id()));
@@ -230,7 +231,7 @@ cases! {
     #[proves("enqueue.validate", "limits.batch")]
     async fn a_payload_is_taken_up_to_its_limit_and_not_beyond(cx: &Cx) {
         let node = cx.node().await;
-        // The quotes of the JSON string take two more bytes.
+        // `ä` has two bytes, and the quotes of the JSON string add two more.
         let largest = "ä".repeat(MAX_PAYLOAD_BYTES / 2 - 1);
         let id = node.add(NewJob::new("kind", &largest)).await;
         let stored = node.get(id).await.spec.payload;

@@ -1,4 +1,4 @@
-//! Errors: refused input differs from a failing store, and a bad row affects only itself.
+//! Errors: refused input differs from a failing store, and an unreadable row affects no other row.
 
 use super::prelude::*;
 
@@ -104,7 +104,7 @@ cases! {
                 let all = found.iter().all(|job| job.is_some() == good);
                 assert!(all, "round {round}, caller {caller}: expected all jobs or none to be stored, found {found:?}");
                 if !good {
-                    // The refused job has not taken its key either.
+                    // The refused call has not taken the unique key of its job.
                     node.add(batch[1].another()).await;
                 }
             }

@@ -1,5 +1,5 @@
-//! Claims that were given up: what later passes, reports and the history return for these claims,
-//! before and after they are settled.
+//! Claims that a reclaim pass gave up, because their jobs had crashed too often: what later passes,
+//! reports and the history return for these claims, before and after they are settled.
 
 use super::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Guards: a guarded write takes effect only within its tenure.
+//! Guards: a guarded write takes effect only while its leader holds the lock.
 
 use std::sync::Arc;
 
@@ -27,15 +27,15 @@ async fn release(node: &TestNode, guard: &Guard) {
     assert_eq!(released, Fenced::Applied);
 }
 
-/// Purges up to 10 cancelled jobs that ended at least 1 ms ago. The store rejects the purge if
-/// `guard` is stale.
+/// Purges up to 10 cancelled jobs that ended at least 1 ms ago. If `guard` is stale, the store
+/// changes nothing and returns `Stale`.
 async fn purge(node: &TestNode, guard: &Guard) -> Guarded<u64> {
     let request = PurgeRequest::new(JobState::Cancelled, MILLI, 10).guarded(Some(guard.clone()));
     ok(node.jobs().purge(&request).await)
 }
 
-/// Marks nodes as dead that have sent no heartbeat for a minute. The store rejects the call if
-/// `guard` is stale.
+/// Marks nodes as dead that have sent no heartbeat for a minute. If `guard` is stale, the store
+/// changes nothing and returns `Stale`.
 async fn sweep(node: &TestNode, guard: &Guard) -> Guarded<SweptNodes> {
     let sweep = NodeSweep::new(MINUTE, HOUR).guarded(Some(guard.clone()));
     ok(node.store.nodes().sweep_nodes(&sweep).await)
@@ -217,7 +217,8 @@ cases! {
         let ElectionOutcome::Elected(first) = ok(old.turn(a.id).await) else {
             panic!("the only candidate should be elected");
         };
-        // The step is as long as the lock's TTL, so the new candidate need not wait for the expiry.
+        // The clock steps forward by the lock's TTL, so the lock has expired and the new candidate
+        // need not wait.
         cx.proving(["lock.expire", "time.clock"]);
         cx.advance(HOUR).await;
         let ElectionOutcome::Elected(second) = ok(new.turn(b.id).await) else {

@@ -1,4 +1,5 @@
-//! Idempotency keys, which are used once forever, and unique keys, which an unfinished job holds.
+//! Idempotency keys, which create at most one job ever, and unique keys, which at most one
+//! unfinished job holds.
 
 use super::prelude::*;
 
@@ -216,7 +217,7 @@ cases! {
         let first = node.add(once("i")).await;
         let both = unique("u").idempotency_key("i");
         assert_eq!(node.offer(&both).await, Enqueued::Duplicate(first));
-        // The same holds within one batch.
+        // Within one batch, the idempotency key takes precedence too.
         let batch = [unique("v"), once("j"), unique("v").idempotency_key("j")];
         let answers = node.enqueue(&batch).await;
         assert_eq!(answers[2], Enqueued::Duplicate(batch[1].id()));

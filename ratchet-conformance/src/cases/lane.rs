@@ -1,4 +1,4 @@
-//! Lanes: one job of a lane at a time, in the order in which the store accepted them.
+//! Lanes: the jobs of a lane run one at a time, in the order in which the store accepted them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -211,7 +211,7 @@ cases! {
                 node.act(first, JobAction::Cancel).await;
             }
             assert_eq!(node.state(second).await, Pending, "{how}");
-            // In a lane that has become empty, the next job is the head.
+            // A job that is added to a lane without unfinished jobs becomes its head.
             node.act(second, JobAction::Cancel).await;
             let third = node.add(job().lane(how)).await;
             assert_eq!(node.state(third).await, Pending, "{how}");
@@ -414,8 +414,8 @@ cases! {
             let token = node.take().await;
             node.fail(token).await;
         }
-        // The actions apply in the order of the ids; at its second occurrence the job is no longer
-        // a dead letter.
+        // The actions apply in the order of the ids. When the first id comes again, its job is no
+        // longer a dead letter.
         let selected = JobSelector::Ids(vec![all[1], all[0], all[1]]);
         let acted = node.act_on(&selected, JobAction::Requeue).await;
         let outcomes: Vec<ActionOutcome> = acted.iter().map(|one| one.outcome).collect();
@@ -427,7 +427,8 @@ cases! {
             assert_eq!(token.job, next);
             node.fail(token).await;
         }
-        // In an empty lane the job becomes the head, and later jobs wait for it.
+        // A job that is requeued into a lane without unfinished jobs becomes its head, and later
+        // jobs wait for it.
         let outcome = node.act(all[3], JobAction::Requeue).await;
         assert_eq!(outcome, ActionOutcome::Became(Pending));
         let outcome = node.act(all[2], JobAction::Requeue).await;
@@ -452,7 +453,7 @@ cases! {
             job().lane("l").unique_key("u"),
             second.clone(),
             job().lane("l").idempotency_key("i"),
-            // This lane gets no job from the batch.
+            // The lane of this job stays empty, because the job is a duplicate.
             job().lane("empty").unique_key("u"),
             job().lane("l").idempotency_key("new"),
         ];
@@ -523,7 +524,8 @@ cases! {
             panic!("the fixture could not damage the row: {error}");
         }
         let mut claimed = node.claim_ids(10).await;
-        // A store may or may not return the next job in the same claim.
+        // A claim that finds the unreadable head ends it, which promotes the next job. A store may
+        // or may not return that job in the same claim.
         if claimed.is_empty() {
             claimed = node.claim_ids(10).await;
         }
@@ -541,7 +543,7 @@ cases! {
             async move {
                 let mut had = Vec::new();
                 if racer < 3 {
-                    // The producers enqueue single jobs and batches over several lanes.
+                    // The producers enqueue single jobs and batches in several lanes.
                     for number in 0..EACH {
                         let lanes = ["l", "m", "n"];
                         let payload = racer * EACH + number;

@@ -1,4 +1,4 @@
-//! Sizes: the largest batches work, larger ones are refused, and small ones are not special.
+//! Sizes of batches: batches of every size up to the limit work, and larger ones are refused.
 
 use ratchet_core::limits::MAX_BATCH;
 

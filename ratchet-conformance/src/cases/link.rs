@@ -232,7 +232,7 @@ cases! {
         let all = [root, first, second, unnamed, freed];
         let expected = [Cancelled, Cancelled, Cancelled, Cancelled, Pending];
         assert_eq!(node.states(all).await, expected);
-        // The same holds for an action with a filter.
+        // An action with a filter also ends all matching jobs before it decides links.
         let (a, b) = (node.add(job().queue("x")).await, job().queue("x"));
         let b = node.add(b.after(a, Condition::Ended)).await;
         let filter = JobFilter::all().queue(name("x"));
@@ -286,7 +286,7 @@ cases! {
             assert_eq!(node.parents_of(batch[1].id()).await, []);
             let joined = batch[2].spec().batch.expect("it has one");
             assert_eq!(node.counts(joined).await, [0; 4]);
-            // The refused job has not taken its key either.
+            // The refused call has not taken the keys of its first job.
             node.add(keyed.another()).await;
         }
         assert_eq!(node.everything().await.len(), 3);
@@ -308,7 +308,7 @@ cases! {
         let own = job().unique_key("u");
         let child = follower(own.id());
         let twin = job().unique_key("u").after(child.id(), Condition::Ended);
-        // The twin is not stored, so there is no cycle.
+        // The twin is a duplicate and is not stored. So its link closes no cycle.
         let answers = node.enqueue(&[own.clone(), child.clone(), twin]).await;
         assert_eq!(answers[2], Enqueued::Duplicate(own.id()));
         assert_eq!(node.states([own.id(), child.id()]).await, [Pending, Blocked]);
@@ -370,7 +370,7 @@ cases! {
         assert!(text.contains(&earlier.to_string()) && text.contains("was purged"), "{text}");
         assert_refused(refused, "parent");
         assert_eq!(node.everything().await.len(), 0);
-        // Enqueued alone, the step is a duplicate again.
+        // Without the child in the same call, the step is a duplicate again.
         assert_eq!(node.offer(&step).await, Enqueued::Duplicate(earlier));
     }
 
@@ -476,11 +476,11 @@ cases! {
         node.end(plain, succeeded()).await;
         node.end(first, failed()).await;
         cx.advance(HOUR).await;
-        // The parent is older, but does not prevent the plain job from being purged.
+        // The parent is older and cannot be purged yet. The plain job is purged nevertheless.
         assert_eq!(node.purge(Succeeded, MINUTE, 1).await, 1);
         assert_eq!(node.find(plain).await, None);
         assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
-        // The parent stays whether the child waits, runs or waits again.
+        // The parent is not purged while its last child is unfinished.
         node.fail(node.take_job(second).await).await;
         node.act(second, JobAction::Requeue).await;
         assert_eq!(node.purge(Succeeded, MINUTE, 10).await, 0);
@@ -540,7 +540,8 @@ cases! {
             panic!("the fixture could not damage the row: {error}");
         }
         let mut claimed = node.claim_ids(10).await;
-        // A store may or may not return the next job in the same claim.
+        // A claim that finds the unreadable parent ends it, which releases the child. A store may
+        // or may not return the child in the same claim.
         if claimed.is_empty() {
             claimed = node.claim_ids(10).await;
         }

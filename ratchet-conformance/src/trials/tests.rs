@@ -76,8 +76,7 @@ fn an_absent_database_is_missing_unless_it_is_required() {
     assert_eq!(plan(&subject(true), case(&[]), &absent), Plan::Run);
 }
 
-/// Runs one case. Returns the conclusion of the test runner, and the result that the report
-/// contains.
+/// Runs one case. Returns the test runner's conclusion and the case's result from the report.
 fn run_one<C: Context>(
     case: &'static Case<C>,
     provision: &Provision<Arc<Setup<C>>>,
@@ -99,7 +98,7 @@ fn an_absent_but_required_database_fails_every_case() {
     assert!(result.detail.unwrap().contains(UNAVAILABLE));
 }
 
-/// A context without any resources, used by the cases in this file.
+/// A context without any resources, for the cases in this file.
 #[derive(Default)]
 struct Probe(Notes);
 
@@ -162,7 +161,7 @@ fn no_case_is_listed_for_a_subject_that_cannot_be_tested() {
     assert!(!usable(true, &FAILS, &probe()));
     let absent = Provision::unavailable(UNAVAILABLE);
     assert!(!usable(true, &PASSES, &absent));
-    // Every case is then listed as ignored, with the reason.
+    // A usable subject's cases are then all listed as ignored, with the reason.
     assert!(usable(false, &PASSES, &absent));
 }
 
@@ -262,11 +261,11 @@ async fn a_case_has_a_time_limit_for_each_of_its_parts() {
     let untidy = run_case(&UNTIDY, &untidy).await.outcome.unwrap_err();
     assert_eq!(untidy.cause(), Cause::Setup);
     assert!(untidy.to_string().contains("teardown"), "{untidy}");
-    // Nextest allows a test 300 seconds.
+    // Nextest ends a test after 300 seconds, so each of the three cases must fail earlier.
     assert!(began.elapsed() < 3 * std::time::Duration::from_secs(285));
 }
 
-/// A fixture with a store. The store fails every second call with contention.
+/// A fixture whose store fails every second call with contention.
 struct Contended(MemoryStore);
 
 #[async_trait]
@@ -299,12 +298,11 @@ fn the_report_says_how_many_calls_were_repeated() {
     });
     let case = Suite::case("page::every_id_is_answered_in_order").unwrap();
     let (conclusion, result) = run_one(case, &Provision::Ready(setup));
-    // The core itself answers the third call, which has no ids.
+    // Two calls were repeated. The core answers the third, which has no ids, without the store.
     assert_eq!((conclusion.num_passed, result.repeated), (1, 2));
 }
 
-/// A context with the directory of the report. The case uses it to read its own result while it
-/// runs.
+/// A context with the report's directory, so that a case can read its own result while it runs.
 struct Nosy(std::path::PathBuf, Notes);
 
 #[async_trait]

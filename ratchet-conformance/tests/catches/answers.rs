@@ -1,5 +1,5 @@
-//! Stores that answer wrongly in rare situations: repeated calls, claims that were given up, and
-//! jobs that are duplicates in two ways.
+//! Stores that give wrong answers in rare situations: repeated calls, given-up claims, and jobs
+//! that are duplicates by two keys.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use ratchet_core::{ClaimToken, JobAction, JobId, JobRecord, JobState, NewJob, No
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
-/// The sabotages, each with the case that catches it.
+/// The sabotages of this module, each with the case that catches it.
 pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::LooksAtUniqueKeysFirst,
@@ -79,8 +79,8 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
 ];
 
 impl Sabotaged {
-    /// Returns the unfinished job with this job's unique key, if the sabotage checks that key
-    /// first.
+    /// Returns the unfinished job that has this job's unique key, or `None` if the sabotage does
+    /// not check unique keys first.
     pub(crate) async fn unique_holder(&self, job: &NewJob) -> Result<Option<JobId>> {
         let key = job.spec().unique_key.as_ref();
         let Some(key) = key.filter(|_| self.is(Sabotage::LooksAtUniqueKeysFirst)) else {
@@ -104,7 +104,8 @@ impl Sabotaged {
         }))
     }
 
-    /// Returns the answer of the sabotage to a repeated settlement, or `None` if the store decides.
+    /// Returns the sabotage's answer to a settlement that was sent before, or `None` if the inner
+    /// store is to answer.
     pub(crate) async fn repeated(&self, token: ClaimToken) -> Result<Option<Fenced>> {
         let answer = match self.how {
             Sabotage::ForgetsEndsAtTheNextClaim => Fenced::Stale,
@@ -120,8 +121,8 @@ impl Sabotaged {
         Ok((known && late).then_some(answer))
     }
 
-    /// Returns the given-up claims, if the sabotage returns these without looking for other lost
-    /// claims.
+    /// Returns `limit` given-up claims, those of running jobs without a node. `None` if there are
+    /// fewer, or if the sabotage does not return given-up claims before other lost claims.
     pub(crate) async fn given_up(&self, limit: usize) -> Result<Option<Vec<Reclaimed>>> {
         if !self.is(Sabotage::ReturnsGivenUpClaimsFirst) {
             return Ok(None);
@@ -136,7 +137,7 @@ impl Sabotaged {
         Ok((some.len() == limit).then_some(some))
     }
 
-    /// Returns the lost claims as the sabotaged reclaim pass reports them.
+    /// Applies the sabotage's defect to the lost claims that the inner store reported.
     pub(crate) async fn recounted(
         &self,
         request: &ReclaimRequest,
@@ -164,7 +165,7 @@ impl Sabotaged {
         Ok(told)
     }
 
-    /// Changes the attempts of a history as the sabotage does.
+    /// Fills in a random node for attempts that have none, if the sabotage does that.
     pub(crate) fn named(&self, history: &mut [Attempt]) {
         if self.is(Sabotage::NamesSomeNode) {
             for attempt in history {
@@ -173,8 +174,8 @@ impl Sabotaged {
         }
     }
 
-    /// Acts on jobs and returns wrong answers, or `None` if the sabotage does not affect this
-    /// action.
+    /// Acts on jobs and returns the sabotage's wrong answers, or `None` if the sabotage does not
+    /// affect this action.
     pub(crate) async fn misanswered(
         &self,
         jobs: &JobSelector,

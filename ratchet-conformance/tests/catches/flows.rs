@@ -8,7 +8,7 @@ use ratchet_core::{BatchId, JobId, JobState, Json, NewJob, Result};
 use crate::sabotage::{Sabotage, Sabotaged};
 
 impl Sabotaged {
-    /// Stores a second copy of each job in `blocked` that has been released since.
+    /// Stores a second job for each job in `blocked` that is now pending.
     pub(crate) async fn double(&self, blocked: &[JobId]) -> Result<()> {
         for job in self
             .inner

@@ -22,7 +22,8 @@ impl Sabotaged {
         Ok(self.inner.get(&[job], Detail::Whole).await?.remove(0))
     }
 
-    /// Returns the token of a job's current claim. `token` is the token of any claim of the job.
+    /// Returns the token of the current claim of the job that `token` names, or `token` if the job
+    /// is gone.
     async fn present(&self, token: ClaimToken) -> Result<ClaimToken> {
         let job = self.find(token.job).await?;
         Ok(job.map_or(token, |job| Claim::of(&job).token))
@@ -44,7 +45,7 @@ impl Sabotaged {
             Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
             Sabotage::DeliversLateSignals => Self::patient(job),
             Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,
-            // Every job gets a separate lane.
+            // The defect: every job gets its own lane.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
             Sabotage::LetsTheSecondOfALanePass if self.follows_an_idle_head(job).await? => {
                 job.clone().lane(&fresh())
@@ -103,7 +104,8 @@ impl Sabotaged {
         Ok(blocked.map(|job| job.id).collect())
     }
 
-    /// Pauses these jobs, which were blocked before the call, so that they stay unavailable.
+    /// Pauses the jobs that were blocked before the call, so that those it promoted cannot be
+    /// claimed.
     pub(crate) async fn hold_back(&self, blocked: Vec<JobId>) -> Result<()> {
         let selector = JobSelector::Ids(blocked);
         self.inner
@@ -120,7 +122,7 @@ impl Sabotaged {
             .collect())
     }
 
-    /// Releases jobs that were claimed beyond the request.
+    /// Releases claimed jobs that the caller does not receive.
     async fn give_back(&self, jobs: &[ClaimedJob]) -> Result<()> {
         let release = |job: &ClaimedJob| Settlement::new(job.claim.token, Outcome::Released);
         let released: Vec<Settlement> = jobs.iter().map(release).collect();
@@ -147,7 +149,8 @@ impl JobStore for Sabotaged {
                 answers => answers,
             };
         }
-        // Jobs may be listed before the jobs that they wait for.
+        // A parent may follow its child in the list. A list in which jobs wait is therefore
+        // enqueued in one call, without a defect.
         let in_one = jobs.iter().any(|job| job.spec().waits()) && jobs.len() > 1;
         if self.is(Sabotage::None) || in_one {
             return self.inner.enqueue(jobs).await;
@@ -196,7 +199,7 @@ impl JobStore for Sabotaged {
             }
             Sabotage::ClaimsFirstInFirstOut => asked.limit = 10_000,
             Sabotage::ForgetsToFillTheBatch => {
-                // Claims the first jobs of any kind, and only then filters them.
+                // The defect: claims the first jobs of any route, and filters them only afterwards.
                 asked = ClaimRequest::new(request.node, request.limit)
                     .capabilities(self.required_capabilities().await?);
             }

@@ -1,5 +1,5 @@
-//! Tests of the suite itself: for each sabotaged store there is a case that must catch it, and that
-//! the correct store passes.
+//! Tests of the suite itself: each sabotaged store must fail its case, and the correct store must
+//! pass the same cases.
 
 mod answers;
 mod archive;
@@ -602,13 +602,14 @@ const CATCHES: &[(Sabotage, &str)] = &[
     ),
 ];
 
-/// Returns every sabotage with a case that catches it.
+/// Returns every sabotage together with the case that catches it.
 fn catches() -> impl Iterator<Item = (Sabotage, &'static str)> {
     let all = [CATCHES, answers::CATCHES, mutants::CATCHES];
     all.into_iter().flatten().copied()
 }
 
-/// The sabotages that random histories find although no case was written for them.
+/// The sabotages that the differential cases must also find, by comparing random histories with the
+/// model.
 const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::IgnoresDueTimes,
     Sabotage::NeverFreesUniqueKeys,
@@ -713,7 +714,8 @@ async fn random_histories_find_sabotages_by_themselves() {
     assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
-/// A sabotage that its case notices only after a minute without a wakeup.
+/// A sabotage that its case notices only after a minute without a wakeup, so its test pauses the
+/// clock.
 const SILENT: (Sabotage, &str) = (
     Sabotage::OverstatesItsReach,
     "node::wakeups_reach_every_handle_if_the_store_says_so",

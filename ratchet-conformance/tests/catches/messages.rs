@@ -12,7 +12,7 @@ async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {
     Suite::check(found, &powers(), sabotaged(sabotage)).await
 }
 
-/// Returns the message of a case's failure and the clauses that the store breaks.
+/// Returns the case's failure message, and the clauses that the failure names as broken.
 async fn told(sabotage: Sabotage, case: &str) -> (String, Vec<&'static str>) {
     match check(sabotage, case).await {
         Err(failure) => (failure.to_string(), failure.clauses().to_vec()),

@@ -1,4 +1,4 @@
-//! Sabotages taken from independently written mutants that no case had caught.
+//! Sabotages copied from independently written mutants that no case had caught at first.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use ratchet_core::{
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
-/// The sabotages, each with the case that catches it.
+/// The sabotages of this module, each with the case that catches it.
 pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     (
         Sabotage::RequeuesWithoutTheSignal,
@@ -143,11 +143,12 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     (Sabotage::ForgetsAtRestart, "restart::archived_jobs_remain"),
 ];
 
-/// How many jobs of a stream the defective claim puts in order.
+/// The number of jobs of one route and priority that the defective claim puts in order.
 const CHUNK: usize = 50;
 
 impl Sabotaged {
-    /// Stores the valid jobs of a refused call if another call arrives at the same time.
+    /// Enqueues the jobs. If the call is refused while another call arrives, stores the valid jobs
+    /// of the refused call, which is the defect.
     pub(crate) async fn enqueue_in_a_group(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         self.come();
         let answers = self.inner.enqueue(jobs).await;
@@ -159,7 +160,8 @@ impl Sabotaged {
         answers
     }
 
-    /// Returns whether the only unfinished job of this job's lane cannot be claimed now.
+    /// Returns whether this job's lane has exactly one unfinished job, and that job is paused or
+    /// running.
     pub(crate) async fn follows_an_idle_head(&self, job: &NewJob) -> Result<bool> {
         let spec = job.spec();
         let jobs = self.everything().await?;
@@ -173,7 +175,8 @@ impl Sabotaged {
         Ok(spec.lane.is_some() && idle && lane.next().is_none())
     }
 
-    /// Returns the claimed jobs, with those beyond each stream's first chunk moved to the end.
+    /// Keeps the claim order only within the first [`CHUNK`] jobs of each route and priority, and
+    /// moves the other jobs to the end.
     pub(crate) fn merged_once(claimed: Vec<ClaimedJob>) -> Vec<ClaimedJob> {
         let mut streams: BTreeMap<(Route, Priority), usize> = BTreeMap::new();
         let in_first_chunk = |job: &ClaimedJob| {
@@ -186,7 +189,7 @@ impl Sabotaged {
         first.into_iter().chain(rest).collect()
     }
 
-    /// Acts wrongly and returns the answer, or returns `None` if the sabotage does not affect this
+    /// Acts with the sabotage's defect, or returns `None` if the sabotage does not affect this
     /// action.
     pub(crate) async fn act_wrongly(
         &self,
@@ -232,7 +235,7 @@ impl Sabotaged {
         )
     }
 
-    /// Returns all jobs if the sabotage keeps data of deleted jobs, and otherwise none.
+    /// Returns all jobs if the sabotage keeps data of deleted jobs, and otherwise an empty list.
     pub(crate) async fn mortal(&self) -> Result<Vec<JobRecord>> {
         if self.leaves_something() {
             return self.everything().await;
@@ -240,7 +243,7 @@ impl Sabotaged {
         Ok(Vec::new())
     }
 
-    /// Remembers the jobs of `there` that are no longer stored.
+    /// Remembers the jobs in `there` that were deleted after `there` was read.
     pub(crate) async fn bury(&self, there: Vec<JobRecord>) -> Result<()> {
         for job in there {
             if self.find(job.id).await?.is_none() {
@@ -250,7 +253,7 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// Adds to a job the data that the sabotage kept of an earlier job with the same id.
+    /// Adds the data that the sabotage kept of a deleted job to a new job with the same id.
     pub(crate) fn haunt(&self, job: &mut JobRecord) {
         let memory = self.memory();
         let Some(former) = memory.former.get(&job.id) else {
@@ -263,7 +266,7 @@ impl Sabotaged {
         }
     }
 
-    /// Returns a wrong page, if the sabotage lists wrongly.
+    /// Returns a wrong page, or `None` if the sabotage lists this filter and order correctly.
     pub(crate) async fn list_wrongly(
         &self,
         filter: &JobFilter,
@@ -303,7 +306,7 @@ impl Sabotaged {
         self.inner.list(&filter, page).await.map(Some)
     }
 
-    /// Returns the items from the beginning of the page on, in the order of the page.
+    /// Returns the items after the page's cursor, in the page's order.
     pub(crate) fn page_of<T>(
         mut all: Vec<T>,
         page: &PageRequest,
@@ -316,20 +319,20 @@ impl Sabotaged {
         all.split_off(last.map_or(0, |last| last + 1))
     }
 
-    /// Removes the surplus job that shows whether there is a next page.
+    /// Cuts the jobs to the page's limit. A surplus job means that there is a next page.
     pub(crate) fn cut(mut jobs: Vec<JobRecord>, page: &PageRequest) -> JobPage {
         let next = page.cut(&mut jobs).map(|job| job.id);
         JobPage { jobs, next }
     }
 
-    /// Returns how many running jobs match.
+    /// Returns how many running jobs satisfy `wanted`.
     pub(crate) async fn running(&self, wanted: impl Fn(&JobRecord) -> bool) -> Result<u64> {
         let jobs = self.everything().await?;
         let running = jobs.iter().filter(|job| job.state == JobState::Running);
         Ok(running.filter(|job| wanted(job)).count() as u64)
     }
 
-    /// Gives each link the state of the child's first link to the same parent.
+    /// Copies to each link the state of the child's first link to the same parent.
     pub(crate) fn decide_once(links: &mut [Link]) {
         for place in 1..links.len() {
             let (before, rest) = links.split_at_mut(place);
@@ -340,8 +343,8 @@ impl Sabotaged {
         }
     }
 
-    /// Puts a definition over an unreadable one. A correct store replaces the unreadable one; the
-    /// sabotage edits it.
+    /// Puts a definition whose stored row is unreadable. A correct store replaces the row; the
+    /// sabotage edits it as if it were readable.
     pub(crate) async fn put_over_spoiled(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let name = put.definition.name();
         self.memory().spoiled_definitions.remove(name);
@@ -353,7 +356,7 @@ impl Sabotaged {
         Ok(PutOutcome::Changed)
     }
 
-    /// Records which definitions fire their last slot with these firings.
+    /// Records which definitions lose their last slot: those whose newest firing has no jobs.
     pub(crate) fn take_last_slots(&self, firings: &[RecurringFiring]) {
         let mut memory = self.memory();
         for firing in firings {
@@ -366,7 +369,7 @@ impl Sabotaged {
         }
     }
 
-    /// Forgets idle keys a millisecond too early.
+    /// Forgets rate keys that become idle only a millisecond later.
     pub(crate) async fn forget_early(&self, limit: usize) -> Result<u64> {
         self.inner.forget_idle(limit).await?;
         let soon = time::to_millis(self.inner.database_time().await?) + 1;

@@ -21,7 +21,8 @@ impl PermitStore for Sabotaged {
                     .set_permits(resource, u32::MAX, IfKnown::Change)
                     .await?;
             }
-            // A lower number takes effect only after the current holders have ended.
+            // The defect: a lower number is reported as set, but the inner store keeps the higher
+            // one.
             Sabotage::ChangesPermitsLate if before.is_some_and(|before| before > max) => {}
             _ => return self.inner.set_permits(resource, max, IfKnown::Change).await,
         }
@@ -47,7 +48,8 @@ impl PermitStore for Sabotaged {
 }
 
 impl Sabotaged {
-    /// Refuses a batch with unknown resources, or creates the resources, depending on the sabotage.
+    /// Lets the inner store reject jobs with unknown resources, or creates these resources if that
+    /// is the sabotage's defect.
     pub(crate) async fn look_at_permits(&self, jobs: &[NewJob]) -> Result<()> {
         let known = self.inner.permits().await?;
         let is_unknown = |resource: &&Name| known.iter().all(|info| info.resource != **resource);
@@ -70,7 +72,8 @@ impl Sabotaged {
         Ok(())
     }
 
-    /// Counts the holders, lets another call claim, and then claims by the old count.
+    /// Counts the holders of each permit, lets a concurrent call claim, and then claims by the
+    /// outdated count.
     pub(crate) async fn claim_after_counting(
         &self,
         request: &ClaimRequest,
@@ -98,7 +101,7 @@ impl Sabotaged {
         Ok(claimed)
     }
 
-    /// Returns whether any job waits for a permit.
+    /// Returns whether any pending job needs a permit.
     pub(crate) async fn wait_for_permits(&self) -> Result<bool> {
         let jobs = self.everything().await?;
         let waits =
@@ -106,7 +109,8 @@ impl Sabotaged {
         Ok(jobs.iter().any(waits))
     }
 
-    /// Loses returned permits or counts them twice, depending on the sabotage.
+    /// Loses a permit that a settlement returns, or returns a permit twice, depending on the
+    /// sabotage.
     pub(crate) async fn miscount_permits(&self, settlements: &[Settlement]) -> Result<()> {
         let by = match self.how {
             Sabotage::HoldsPermitsForEver => -1,

@@ -67,7 +67,8 @@ impl Sabotaged {
         taken.answer()
     }
 
-    /// Decides by a state of the rate that was read before a concurrent call took a start.
+    /// Reads a rate's state, lets a concurrent call use one start of the rate, and then decides by
+    /// the outdated state.
     async fn look_and_take(&self, request: &RateRequest) -> Result<RateAnswer> {
         let now = time::to_millis(self.inner.database_time().await?);
         let known = self.memory().rates.get(&request.key).copied();

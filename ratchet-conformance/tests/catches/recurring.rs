@@ -51,7 +51,7 @@ impl RecurringStore for Sabotaged {
         }
         let mut due = self.inner.claim_due_recurring(&request).await?;
         if self.is(Sabotage::ClaimsDefinitionsEarly) && due.definitions.is_empty() {
-            // A store that uses its caller's clock behaves like this.
+            // Claims slots up to 200 ms early, as a store does that uses its caller's clock.
             let soon = |left: &Duration| *left <= Duration::from_millis(200);
             let left = due.next_in.filter(soon);
             let page = self.inner.definitions(None, request.limit).await?;
@@ -79,7 +79,7 @@ impl RecurringStore for Sabotaged {
             }
             Sabotage::TakesTheLastSlotOfEveryFiring => self.take_last_slots(&firings),
             Sabotage::FiresLaterSlotsFirst => {
-                // The store creates only the last few of many jobs.
+                // The store creates no jobs for the earlier half of a firing's slots.
                 for firing in &mut firings {
                     let behind = firing.jobs.len() / 2;
                     firing.jobs.drain(..behind);

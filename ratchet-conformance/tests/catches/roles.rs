@@ -139,7 +139,7 @@ impl NodeStore for Sabotaged {
 }
 
 impl Sabotaged {
-    /// Returns the trust in the clock that the sabotaged pass assumes.
+    /// Returns how far the sabotaged pass trusts the clock.
     pub(crate) fn believed(&self, clock: ClockTrust) -> ClockTrust {
         match self.how {
             Sabotage::AgesAcrossSteps => clock.stepped_back(Duration::MAX),
@@ -148,7 +148,8 @@ impl Sabotaged {
         }
     }
 
-    /// Returns the guard as the sabotage weakens it: `None` if the sabotage ignores guards.
+    /// Returns the guard that the inner store checks: weakened by the sabotage, or `None` if the
+    /// sabotage ignores guards.
     pub(crate) async fn weakened(&self, guard: Option<Guard>) -> Result<Option<Guard>> {
         let Some(mut guard) = guard.filter(|_| !self.is(Sabotage::IgnoresGuards)) else {
             return Ok(None);
@@ -161,7 +162,7 @@ impl Sabotaged {
         Ok(Some(guard))
     }
 
-    /// Returns the inner store's fence for the fence that the caller was given.
+    /// Converts the fence that this store gave to its caller to the inner store's fence.
     fn inner_fence(&self, name: &Name, fence: Fence) -> Fence {
         let given = self.memory().fences.get(name).copied();
         given

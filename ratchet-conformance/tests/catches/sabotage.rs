@@ -1,4 +1,4 @@
-//! A memory store with one defect.
+//! An in-memory store that has one deliberate defect, the sabotage.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 
 macro_rules! sabotages {
     ($($name:ident),+ $(,)?) => {
-        /// The defect of the store.
+        /// The defect of a [`Sabotaged`] store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Sabotage {
             /// No defect.
@@ -214,7 +214,7 @@ sabotages! {
     LosesCancelledJobsNewestFirst,
 }
 
-/// The state that sabotages need, shared by the handles of one database.
+/// The state that sabotages keep, shared by all handles of one database.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) keys: HashMap<Name, JobId>,
@@ -222,19 +222,19 @@ pub(crate) struct Memory {
     pub(crate) settled: Vec<ClaimToken>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
-    /// How many fences each lock has given out.
+    /// How many fences the store has returned for each lock.
     pub(crate) fences_given: HashMap<Name, u64>,
-    /// The batches whose children were requeued.
+    /// The batch of each child that was requeued.
     pub(crate) requeued: Vec<BatchId>,
     pub(crate) pages: usize,
     pub(crate) incarnations: HashMap<Name, Incarnation>,
     /// The number of permits that callers set for each resource.
     pub(crate) permits: HashMap<Name, u32>,
-    /// How many more permits each resource has than callers set.
+    /// The difference between the permits in the inner store and those that callers set.
     pub(crate) extra: HashMap<Name, i64>,
-    /// How many times idle rates were forgotten.
+    /// How many times the store has forgotten idle rates.
     pub(crate) generation: usize,
-    /// The rates of a store that reads a rate and only then takes a start.
+    /// The theoretical arrival time of each rate key, for sabotages that decide rates themselves.
     pub(crate) rates: HashMap<Name, i64>,
     /// The lock that the vandal has spoiled.
     pub(crate) spoiled_lock: Option<Name>,
@@ -242,22 +242,22 @@ pub(crate) struct Memory {
     pub(crate) spoiled_definitions: BTreeSet<Name>,
     /// How many ended jobs the vandal has spoiled.
     pub(crate) spoiled_jobs: usize,
-    /// The jobs that were deleted.
+    /// The deleted jobs, for sabotages that keep data of them.
     pub(crate) former: HashMap<JobId, JobRecord>,
-    /// The definitions that are shown without their last slot.
+    /// The definitions whose last slot the store does not show.
     pub(crate) without_slot: BTreeSet<Name>,
-    /// How many callers have read each name before they write.
+    /// How many callers have entered the race window of each name, such as a key or a resource.
     looked: HashMap<Name, usize>,
 }
 
-/// A memory store with one defect, the sabotage.
+/// The in-memory store with one defect.
 #[derive(Clone, Debug)]
 pub(crate) struct Sabotaged {
     pub(crate) inner: MemoryStore,
     pub(crate) how: Sabotage,
     memory: Arc<Mutex<Memory>>,
     second: Arc<Notify>,
-    /// Held by a call that must not run at the same time as others.
+    /// The lock of calls that must run one at a time.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -270,8 +270,8 @@ impl Sabotaged {
         self.memory.lock().expect("no saboteur panics")
     }
 
-    /// Makes the first caller wait until a second one has read too, so that both are in the race
-    /// window of the defective store.
+    /// Delays the first caller until a second one has read the same data, so that both are in the
+    /// race window of the defective store.
     pub(crate) async fn let_another_look(&self, name: &Name) {
         let looked = {
             let mut memory = self.memory();
@@ -292,7 +292,7 @@ impl Sabotaged {
 }
 
 impl Sabotaged {
-    /// Wakes a call that waits in `another_comes`.
+    /// Wakes a call that waits in [`another_comes`](Self::another_comes).
     pub(crate) fn come(&self) {
         self.second.notify_waiters();
     }
@@ -450,7 +450,7 @@ impl Restart for SabotagedFixture {
     }
 }
 
-/// Counts the stored rows, plus those that a defective store has left.
+/// Counts the stored jobs, plus those that a defective store has left behind.
 #[async_trait]
 impl Residue for SabotagedFixture {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
@@ -463,14 +463,15 @@ impl Residue for SabotagedFixture {
     }
 }
 
-/// Damages nothing: it only records which rows count as unreadable.
+/// Damages no data: records which rows the store must treat as unreadable.
 #[async_trait]
 impl Vandal for SabotagedFixture {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
         Err(format!("cannot damage the row of {job}, which is in memory").into())
     }
 
-    /// A child that is never due keeps the job in its table, as an unreadable row would.
+    /// Links to the job a child that is never due. The child keeps the job in its table, as an
+    /// unreadable row would.
     async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
         let child = NewJob::new("child", &()).after(job, Condition::Ended);
         let never = Duration::from_secs(1_000_000_000);

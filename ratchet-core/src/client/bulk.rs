@@ -67,8 +67,8 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Default number of jobs in a pass. Passes are small, so that other store calls need not wait
-    /// long.
+    /// Default number of jobs in a pass. A pass is small, so that other store calls wait for it
+    /// only briefly.
     const PASS: usize = 500;
 
     /// Sets the maximum number of jobs in one pass, which must be at least 1. The default is 500.
@@ -178,8 +178,8 @@ impl Bulk {
         let acted = (self.client)
             .act(&jobs.after(self.after), self.action)
             .await?;
-        // Only an empty pass is the last: a pass that was not full may have lost races for the
-        // other jobs.
+        // Only an empty pass is the last one. A pass with fewer jobs than requested is not: other
+        // jobs may match that it could not change because of lost races.
         self.is_complete = acted.is_empty();
         for one in acted {
             self.after = Some(one.job);
@@ -223,7 +223,8 @@ impl BulkCounts {
             }
             ActionOutcome::CancelRequested => self.cancel_requested += 1,
             ActionOutcome::KeyTaken(_) => self.key_taken += 1,
-            // A pass over a filter never returns these.
+            // A pass over a filter never returns these outcomes, because it skips jobs to which the
+            // action does not apply.
             ActionOutcome::Refused(_) | ActionOutcome::NotFound => {}
         }
     }

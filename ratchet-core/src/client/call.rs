@@ -20,8 +20,8 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// Margin by which the deadline of a client without a node exceeds the store's own deadline. So
-    /// the timeout error of the store arrives first.
+    /// Margin by which the deadline of a client without a node exceeds the deadline of the store,
+    /// so that the timeout error of the store arrives first.
     const LAST_WORDS: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(store: SharedStore, deadline: Duration) -> Self {
@@ -61,7 +61,7 @@ impl Calls {
     }
 
     /// Makes one call with `deadline` or the usual deadline, whichever is shorter. A panic of the
-    /// store counts as a failed call and does not end the engine's loop.
+    /// store counts as a failed call and does not end the caller.
     pub(crate) async fn call_within<'a, T, F>(
         &'a self,
         deadline: Duration,
@@ -80,7 +80,8 @@ impl Calls {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => failed(StoreErrorKind::Other, "the store panicked".to_owned()),
             Err(_) => {
-                // A timeout after a shorter deadline does not show that the network fails.
+                // A timeout after a shorter deadline does not show that the network fails, so it is
+                // not reported to the store.
                 if deadline == self.deadline {
                     self.store.call_timed_out();
                 }
@@ -100,7 +101,7 @@ impl Calls {
 #[derive(Debug, Default)]
 pub(crate) struct RetryDelays {
     tries: u32,
-    /// Logs the outage of the store. `None` if the delays do not wait for the store.
+    /// Logs the outage of the store. `None` if the retried call is not a call of the store.
     outage: Option<Outage>,
 }
 

@@ -25,7 +25,7 @@ impl Client {
 
     /// Lists the roles that have ever had a leader, ordered by role, with their present leaders.
     ///
-    /// The holder of a role's lock is its leader, unless `nodes` shows that this node has ended
+    /// The holder of a role's lock is its leader, unless `nodes` shows that the holder has ended
     /// ([`Leader::unless_ended`]). Pass node records that were read just before. With an empty
     /// list, every holder counts as a leader.
     ///
@@ -69,8 +69,8 @@ impl Client {
         Ok(stranded::stranded(&due, &self.nodes().await?))
     }
 
-    /// Reads the versions of these namespaces, in their order; 0 for a namespace that was never
-    /// bumped.
+    /// Reads the versions of these namespaces, in the order of `namespaces`. The version is 0 for a
+    /// namespace that was never bumped.
     ///
     /// # Errors
     /// A failure of the store.

@@ -9,9 +9,9 @@ use crate::model::{BatchCondition, Condition, Enqueued, NewJob};
 /// A set of linked jobs that are submitted together, such as a chain, a tree or a diamond.
 ///
 /// All jobs are stored at once. Each becomes due when the jobs before it have ended as its
-/// conditions require. If a job fails, the jobs that wait for its success are cancelled, and so in
-/// turn are the jobs that wait for the success of a cancelled job. Jobs that wait for the failure
-/// of the job, or for its end in any way, run.
+/// conditions require. If a job fails, the jobs that wait for its success are cancelled. The jobs
+/// that wait for the success of a cancelled job are cancelled in turn. Jobs that wait for the
+/// failure of the job, or for its end in any way, run.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
@@ -110,7 +110,8 @@ impl Step {
         self.when(step, Condition::Succeeded)
     }
 
-    /// Runs this step once all of `steps` have succeeded.
+    /// Runs this step once all of `steps` have succeeded. If one of them ends otherwise, this step
+    /// is cancelled.
     #[expect(
         clippy::return_self_not_must_use,
         reason = "the method changes the workflow; callers may ignore the returned step"
@@ -151,7 +152,8 @@ impl Step {
         self.change(|job| job.after(step.id, condition))
     }
 
-    /// Runs this step once a batch meets the condition.
+    /// Runs this step once `batch` meets `condition`. If the batch can no longer meet it, this step
+    /// is cancelled.
     #[expect(
         clippy::return_self_not_must_use,
         clippy::must_use_candidate,
@@ -172,10 +174,12 @@ impl Client {
     /// the steps were added.
     ///
     /// # Errors
-    /// As for [`enqueue_all`](Self::enqueue_all). A workflow is `Invalid`, naming `parent`, if its
-    /// steps wait for each other in a cycle, if more than
-    /// [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) steps form a chain, or if a step waits
-    /// for a step of another workflow that was not submitted.
+    /// As for [`enqueue_all`](Self::enqueue_all). A workflow is also `Invalid`, naming `parent`, in
+    /// three cases:
+    ///
+    /// - The steps wait for each other in a cycle.
+    /// - More than [`MAX_GENERATIONS`](crate::limits::MAX_GENERATIONS) steps form a chain.
+    /// - A step waits for a step of another workflow that was not submitted.
     ///
     /// # Cancel safety
     /// If the future is dropped, the jobs may or may not have been enqueued.

@@ -1,4 +1,4 @@
-//! The client: enqueues, reads and manages jobs, and runs none.
+//! The client: enqueues, reads and manages jobs. It never runs them.
 
 mod archive;
 mod bulk;
@@ -70,7 +70,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     calls: Arc<Calls>,
     coordinator: Arc<dyn ClusterCoordinator>,
-    /// The node this client belongs to.
+    /// The node to which this client belongs. `None` for a client without a node.
     node: Option<OwnNode>,
     wakes: Wakes,
     peers: Arc<Peers>,
@@ -87,7 +87,7 @@ pub(crate) struct OwnNode {
 }
 
 impl Client {
-    /// The maximum number of tries of an enqueue. After the last, a transient failure is returned.
+    /// The maximum number of tries of an enqueue. If the last one fails too, its error is returned.
     const ENQUEUE_TRIES: u32 = 3;
 
     pub(crate) fn new(store: SharedStore) -> Self {
@@ -153,14 +153,15 @@ impl Client {
         only(self.enqueue_all(&[job]).await)
     }
 
-    /// Enqueues jobs, all of them or none, and wakes nodes for those that are due at once.
+    /// Enqueues jobs, all of them or none, and wakes nodes for the jobs that are due at once.
     /// [`with_wakes`](Self::with_wakes) changes which jobs wake nodes.
     ///
     /// With the feature `otel`, jobs that have no [trace](NewJob::trace) get the trace of the
     /// caller ([`TraceContext::current`](crate::TraceContext)).
     ///
-    /// The client retries transient failures a few times. That is safe because each job carries its
-    /// id. For the same reason the caller may repeat a failed call with the same jobs.
+    /// The client retries transient failures a few times. A retry stores no job twice, because each
+    /// job carries its id. For the same reason the caller may repeat a failed call with the same
+    /// jobs.
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the first bad job; or a failure of the store. If the
@@ -243,9 +244,9 @@ impl Client {
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the first bad job, or naming `transaction` if the
-    /// transaction belongs to another backend than the store; `Misconfigured` if the store does not
-    /// support transactions of the application, as [`MemoryStore`](crate::MemoryStore) does not;
-    /// otherwise as the store documents.
+    /// transaction belongs to another backend than the store. `Misconfigured` if the store does not
+    /// support transactions of the application, for example [`MemoryStore`](crate::MemoryStore).
+    /// Otherwise as the store documents.
     ///
     /// # Cancel safety
     /// If the future is dropped, some of the jobs may be in the transaction, which must be rolled
@@ -324,8 +325,8 @@ impl Client {
             .await
     }
 
-    /// Cancels a job. A waiting job ends at once; the body of a running job sees the request within
-    /// a heartbeat.
+    /// Cancels a job. A waiting job ends at once. The node of a running job asks its body to stop,
+    /// within one heartbeat interval.
     ///
     /// # Errors
     /// A failure of the store.
@@ -333,7 +334,7 @@ impl Client {
         self.act_on(job, JobAction::Cancel).await
     }
 
-    /// Makes a dead letter pending again, with fresh attempts.
+    /// Makes a dead letter pending again, and sets its attempts and crashes to zero.
     ///
     /// # Errors
     /// A failure of the store.
@@ -394,7 +395,7 @@ impl Client {
             .await?;
         metrics::acted(action, &acted);
         let ended = ActionOutcome::Became(JobState::Cancelled);
-        // A cancelled job may have released its children or the next job of its lane.
+        // Cancelling a job may have unblocked its children or the next job of its lane.
         if (action.may_make_due() && !acted.is_empty())
             || acted.iter().any(|one| one.outcome == ended)
         {
@@ -484,7 +485,7 @@ impl Client {
     }
 }
 
-/// Returns the only answer. Fails if the store returned none.
+/// Returns the answer for the only job. Fails if the store returned no answer.
 fn only(answers: Result<Vec<Enqueued>>) -> Result<Enqueued> {
     answers?.first().copied().ok_or_else(|| {
         StoreError::new(StoreErrorKind::Other, "enqueue")

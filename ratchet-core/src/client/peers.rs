@@ -12,9 +12,8 @@ use crate::time;
 
 /// The age at which the list of nodes is read again.
 const OLD: Duration = Duration::from_secs(10);
-/// The age at which the first list of nodes is read again, since nodes may have started in the
-/// meantime. The age doubles with each later read, up to [`OLD`], and becomes [`OLD`] once a node
-/// was chosen.
+/// The age at which the first list of nodes is read again, because nodes may have started since.
+/// The age doubles with each later read, up to [`OLD`], and becomes [`OLD`] once a node was chosen.
 const YOUNG: Duration = Duration::from_secs(1);
 /// The age at which the list of nodes is too old to choose a node from it.
 const TOO_OLD: Duration = Duration::from_secs(60);
@@ -32,9 +31,10 @@ struct State {
     asked: Option<Instant>,
     /// The age at which the next read is requested.
     old: Duration,
-    /// The peer to consider next, so that the peers take turns.
+    /// The index of the peer that is considered next, so that the peers take turns.
     next: usize,
-    /// The peer to consider next when a peer is chosen that does not run the jobs of a route.
+    /// The index of the peer that [`Peers::choose_without`] considers next, so that the peers that
+    /// do not run a route take turns too.
     next_without: usize,
 }
 
@@ -68,7 +68,8 @@ struct Peer {
 #[derive(Debug)]
 struct PeerPool {
     pool: PoolProfile,
-    /// The free slots of the pool, minus the jobs for which its node was chosen since the read.
+    /// The free slots of the pool when the nodes were read, minus the jobs for which its node was
+    /// chosen since then.
     unoffered: u32,
 }
 
@@ -100,7 +101,7 @@ impl Peers {
         is_old
     }
 
-    /// Replaces the known nodes by the active ones among `nodes`.
+    /// Replaces the known nodes with the active ones among `nodes`.
     pub(crate) fn replace(&self, nodes: Vec<NodeRecord>) {
         let peers = nodes
             .into_iter()

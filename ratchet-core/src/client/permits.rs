@@ -11,7 +11,7 @@ use crate::store::{Changed, IfKnown};
 
 impl Client {
     /// Sets how many jobs with the [permit](crate::NewJob::permit) of this resource may run at once
-    /// in the cluster. The first call for a resource also creates it. With 0, none may run.
+    /// in the cluster. The first call for a resource also creates it. With 0, no such job may run.
     ///
     /// Jobs that already run continue, even if more of them run than the new maximum.
     ///
@@ -26,14 +26,14 @@ impl Client {
         });
         let changed = set.await?;
         if changed == Changed::Changed {
-            // There may be more permits than before, and jobs in any queue may wait for them.
+            // Jobs in any queue may wait for the permits that this call added.
             self.wake(Wakeup::any()).await;
         }
         Ok(changed)
     }
 
-    /// Creates the resources that the node's program declares. Does nothing after the first
-    /// success.
+    /// Creates the resources that the node's program declares, and keeps the numbers of existing
+    /// ones. Does nothing after the first success.
     pub(crate) async fn declare_permits(&self) -> Result<()> {
         let DeclaredPermits { permits, known } = &*self.0.permits;
         if permits.is_empty() {
@@ -47,8 +47,8 @@ impl Client {
         let listed = self.permits().await?;
         for (resource, max) in permits {
             match listed.iter().find(|info| info.resource == *resource) {
-                // Writing an unchanged number would make each joining node wait for the claims that
-                // lock the row.
+                // Setting the same number again would lock the row, so each joining node would wait
+                // for the claims that hold this lock.
                 Some(info) if info.max == *max => {}
                 Some(info) => tracing::info!(
                     target: "ratchet::node",
@@ -87,11 +87,11 @@ fn no_permits() -> InvalidInput {
     InvalidInput::new("permit", "is not supported by this store")
 }
 
-/// The permits that a program declares.
+/// The permits that the node's program declares, by resource.
 #[derive(Debug, Default)]
 pub(super) struct DeclaredPermits {
     permits: BTreeMap<Name, u32>,
-    /// Set once the store has all declared resources.
+    /// Set once every declared resource exists in the store.
     known: OnceCell<()>,
 }
 

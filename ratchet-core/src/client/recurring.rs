@@ -34,11 +34,11 @@ impl Client {
 pub struct RecurringClient(Client);
 
 impl RecurringClient {
-    /// Stores a definition under its name, and replaces an existing one of that name. The change
-    /// takes effect at once. A paused definition stays paused.
+    /// Stores a definition under its name, and replaces an existing definition with that name. The
+    /// change takes effect at once. A paused definition stays paused.
     ///
-    /// If the builder of a node declares a definition of the same name, the declared one replaces
-    /// this one when such a node starts.
+    /// If the builder of a node declares a definition with the same name, the declared definition
+    /// replaces the stored one at each start of the node.
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the definition, and then nothing is stored; or a
@@ -54,7 +54,8 @@ impl RecurringClient {
         Ok(outcome)
     }
 
-    /// Stores a definition. The caller calls [`slots_changed`](Self::slots_changed) afterwards.
+    /// Stores a definition without waking any node. The caller must then call
+    /// [`slots_changed`](Self::slots_changed).
     pub(crate) async fn put_quietly(&self, put: &PutRecurring) -> Result<PutOutcome> {
         let calls = &self.0.0.calls;
         let features = JobFeatures::of(&**calls.store());
@@ -105,8 +106,8 @@ impl RecurringClient {
         self.set_paused(name, true).await
     }
 
-    /// Resumes a definition, which continues with the next slot in the future. The slots of the
-    /// pause are skipped.
+    /// Resumes a definition, which continues with its next slot in the future. The slots that fell
+    /// into the pause are skipped.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or a failure of the store.

@@ -8,7 +8,7 @@ use crate::model::{Enqueued, NewJob};
 
 /// The most jobs in one call. A larger batch would save little per job.
 const BATCH: usize = 1_000;
-/// The most bytes of payloads in one call. The last job of a call may exceed this limit.
+/// The most bytes of payloads in one call, before its last job is added.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// The counts of the jobs that were enqueued from a stream.
@@ -50,9 +50,9 @@ pub struct StreamCounts {
 #[error("enqueueing the stream stopped after {} jobs: {source}", .before.created + .before.duplicates)]
 #[non_exhaustive]
 pub struct StreamError {
-    /// The counts of the calls that succeeded. After a timeout the jobs of the failed call, which
-    /// are the next 1,000 at most, may be stored as well. Jobs with idempotency keys can safely be
-    /// enqueued again.
+    /// The counts of the calls that succeeded. After a timeout, the jobs of the failed call may be
+    /// stored as well: at most the next 1,000 jobs of the stream. Jobs with idempotency keys can
+    /// safely be enqueued again.
     pub before: StreamCounts,
     /// Why the call failed.
     #[source]
@@ -62,8 +62,8 @@ pub struct StreamError {
 impl Client {
     /// Enqueues any number of jobs, as fast as the store accepts them.
     ///
-    /// The jobs are sent in calls of up to 1,000 jobs and about 4 MiB of payloads, one call after
-    /// the other, so that only the jobs of one call are in memory.
+    /// The jobs are sent in one call after the other, each with up to 1,000 jobs and about 4 MiB of
+    /// payloads. So only the jobs of one call are in memory.
     ///
     /// Each call enqueues all of its jobs or none, as [`enqueue_all`](Self::enqueue_all) does, but
     /// the stream as a whole may be enqueued in part. A job with an [idempotency

@@ -6,14 +6,14 @@ use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::model::{Guard, Guarded};
 use crate::name::Name;
 
-/// The interval at which a watch reads its version when no wakeup arrives.
+/// The interval at which a watch reads its version if no wakeup arrives.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Client {
     /// Raises the version of a namespace, and returns the new version.
     ///
-    /// Call it after the data that the namespace represents has changed. Every
-    /// [`watch`](Self::watch) of the namespace sees the new version.
+    /// Call this method after the data that the namespace represents has changed. Every
+    /// [`watch`](Self::watch) of the namespace then sees the new version.
     ///
     /// # Errors
     /// `Invalid` for a bad name, or a failure of the store. After a failure the version may or may
@@ -26,8 +26,8 @@ impl Client {
         }
     }
 
-    /// Raises the version as [`bump`](Self::bump) does, but only while the tenure of the guard
-    /// lasts; afterwards returns `Stale`.
+    /// Raises the version as [`bump`](Self::bump) does, but only while the leader's term that
+    /// `guard` names lasts. After the term, returns `Stale`.
     ///
     /// # Errors
     /// As for [`bump`](Self::bump).
@@ -121,7 +121,7 @@ impl VersionWatch {
                 }
                 Err(error) => backoff.failed(&error, fastrand::f64()).min(INTERVAL),
             };
-            // Wakeups for one queue concern jobs and not versions.
+            // A wakeup for one queue is about jobs, not about versions.
             let woken = async { while !self.wakeups.next().await.is_for_all() {} };
             tokio::select! {
                 () = woken => {}

@@ -9,8 +9,9 @@ use crate::name::Name;
 use crate::route::Route;
 
 /// Wakes the loops of a node from within its process: its pollers, the loop that fires recurring
-/// definitions, and the loops that look for due and for committed jobs. If a loop is busy, the
-/// queue keeps the wakeup until the loop is free, and merges several wakeups into one.
+/// definitions, and the loop that looks for due jobs. Also wakes the loop that looks for jobs that
+/// a transaction of the application has committed. If a loop is busy, the queue keeps the wakeup
+/// until the loop is free, and merges several wakeups into one.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
     pollers: Vec<Poller>,
@@ -31,7 +32,7 @@ struct Poller {
 }
 
 impl WakeQueue {
-    /// Creates a queue for one poller per request, in the order of the requests.
+    /// Creates a queue with one poller for each of these claim requests, in their order.
     pub(crate) fn new(pollers: impl IntoIterator<Item = ClaimRequest>) -> Self {
         let poller = |takes| Poller {
             takes,
@@ -102,7 +103,8 @@ impl WakeQueue {
         })
     }
 
-    /// Returns the seat of the poller with this index. The poller keeps the seat while it runs.
+    /// Returns the seat of the poller with this index. Through it, the running poller reports its
+    /// free slots and waits for wakeups.
     pub(crate) fn seat(&self, poller: usize) -> Seat<'_> {
         Seat(&self.pollers[poller])
     }
@@ -118,8 +120,8 @@ impl WakeQueue {
     }
 }
 
-/// The place of a running poller in the queue. Dropping it sets the poller's number of free slots
-/// to 0.
+/// The place of a running poller in the [`WakeQueue`]. Dropping the seat sets the poller's number
+/// of free slots to 0.
 pub(crate) struct Seat<'a>(&'a Poller);
 
 impl Seat<'_> {

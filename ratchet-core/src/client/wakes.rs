@@ -1,10 +1,10 @@
 //! Chooses which node is woken for a new job.
 //!
-//! One node is enough for a job that is due at once: the node of this client if it has a free slot,
-//! otherwise the next node in turn, preferably one that had a free slot when the nodes were last
-//! read. All nodes are woken if there are more jobs than one node can run, if the nodes are not
-//! known, or if wakeups do not reach all nodes. If the woken node has died or is busy, the leader
-//! finds the job.
+//! One node is enough for a job that is due at once. The node of this client is woken if it has a
+//! free slot. Otherwise the next node in turn is woken, preferably one that had a free slot when
+//! the nodes were last read. All nodes are woken if there are more jobs than one node can run, if
+//! the nodes are not known, or if wakeups do not reach all nodes. If the woken node has died or is
+//! busy, the leader finds the job.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -178,8 +178,8 @@ impl Client {
         self.0.peers.choose(route, jobs, own)
     }
 
-    /// Starts a read of the nodes if the last one is old. A blocking program may call this outside
-    /// of a runtime; then no read is started.
+    /// Starts a read of the nodes if the last read is old. Starts none outside of a runtime, where
+    /// a blocking program may call this.
     fn read_peers_if_old(&self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && self.0.peers.begin_read_if_old()
@@ -196,8 +196,8 @@ impl Client {
     }
 
     /// Wakes the pollers of this client's own node, and sends the wakeup to the other nodes. Gives
-    /// up after [`NOTIFY`](Self::NOTIFY), so a transport that hangs does not delay the caller for
-    /// long.
+    /// up sending after [`NOTIFY`](Self::NOTIFY), so that a transport that hangs delays the caller
+    /// only briefly.
     pub(crate) async fn wake(&self, mut wakeup: Wakeup) {
         if let Some(own) = &self.0.node {
             own.wake_queue.wake(wakeup.queue.as_ref());
@@ -206,9 +206,9 @@ impl Client {
         self.notify(wakeup, Self::NOTIFY).await;
     }
 
-    /// Sends hints about permits that jobs of these routes released. For each route, one other node
-    /// that runs jobs of the route receives a hint. If `others_too` is set, one node that does not
-    /// run such jobs receives a hint too.
+    /// Sends hints that jobs of these routes released permits. For each route, one other node that
+    /// runs jobs of the route receives a hint. If `others_too` is set, one node that does not run
+    /// such jobs receives a hint too.
     ///
     /// If the nodes are not known, or no known node fits, sends no hint: the leader finds the jobs
     /// that wait for a permit. If wakeups do not reach all nodes, sends the hint to all nodes that
@@ -243,7 +243,7 @@ impl Client {
         join_all(wakeups.map(|wakeup| self.notify(wakeup.from_node(own.source), patience))).await;
     }
 
-    /// Sends a wakeup for all queues to the other nodes, but not to the node of this client.
+    /// Sends a wakeup for all queues to all nodes except this client's own node.
     pub(crate) async fn wake_others(&self, patience: Duration) {
         let wakeup = Wakeup::any();
         let wakeup = match &self.0.node {
@@ -316,7 +316,7 @@ mod tests {
                 let is_addressed = woken.await.unwrap().to.is_some();
                 assert_eq!(is_addressed, fault == Fault::Delay(soon), "{fault:?}");
             }
-            // A read that took too long has ended meanwhile.
+            // By now, a read of the nodes that took too long has ended.
             tokio::time::sleep(Client::NOTIFY * 2).await;
             client.wake_for_routes(due.to_vec()).await;
             let woken = tokio::time::timeout(Duration::from_secs(60), wakeups.next());

@@ -62,9 +62,9 @@ impl Client {
 
     /// Creates the batch with this id, or keeps the existing one.
     ///
-    /// An application that chooses the id and stores it, in a file or a table of its own, can
-    /// continue its batch after a crash. It can enqueue jobs with [idempotency
-    /// keys](crate::NewJob::idempotency_key) into the batch again: a job that is already there is
+    /// An application can choose the id and store it, in a file or in its own table. After a crash,
+    /// it continues the batch with that id. It can enqueue jobs with [idempotency
+    /// keys](crate::NewJob::idempotency_key) into the batch again: a job that is already stored is
     /// not stored twice, even once the batch is closed.
     ///
     /// Returns `Changed` if this call created the batch. A batch that was
@@ -114,8 +114,8 @@ impl Client {
     /// Closes a batch: no more jobs can join it. The batch ends when all of its jobs have ended,
     /// which may be at once.
     ///
-    /// The client retries a transient failure, as for an enqueue. Returns `Closed` if this call may
-    /// have closed the batch.
+    /// The client retries transient failures, as it does for an enqueue. If a failed try may have
+    /// closed the batch, a later try returns `Closed`, not `Already`.
     ///
     /// # Errors
     /// `Invalid` if the store has no batches, or a failure of the store; the call can be repeated.
@@ -159,9 +159,10 @@ impl Client {
         read.await
     }
 
-    /// Closes a batch and cancels its unfinished jobs, in bounded passes. Waiting jobs end at once,
-    /// and running bodies are asked to stop within a heartbeat. When the last job has ended, the
-    /// links to the batch are decided as for any batch that ends.
+    /// Closes a batch and cancels its unfinished jobs, in passes of limited size. Waiting jobs end
+    /// at once, and running bodies are asked to stop within one heartbeat interval. When the last
+    /// job has ended, the jobs that wait for the batch are unblocked or cancelled, as after any end
+    /// of a batch.
     ///
     /// # Errors
     /// `Invalid` if the store has no batches; or a failure of the store. After a failure some jobs

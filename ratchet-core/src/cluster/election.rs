@@ -29,8 +29,8 @@ pub enum ElectionOutcome {
         /// How much longer that node may lead unless it renews the lock.
         remaining: Duration,
     },
-    /// The tenure of this candidate has ended, or this candidate may not campaign yet although no
-    /// node leads. The next turn shows who leads.
+    /// This candidate's term has ended, or the candidate may not campaign yet although no node
+    /// leads. The next turn shows which node leads.
     Conflict,
 }
 
@@ -49,7 +49,7 @@ pub struct Election {
     /// another candidate.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
-    /// The readings that this candidate shares with candidates for other roles.
+    /// Recent readings of the role locks, shared with this node's candidates for other roles.
     readings: Option<Arc<RoleLocks>>,
 }
 
@@ -59,7 +59,7 @@ struct Rival {
     owner: Name,
     /// The owner's term, or the term of an earlier owner if that is larger.
     fence: Fence,
-    /// The time, by this process's clock, after which that owner can no longer trust its tenure.
+    /// The time, by this process's clock, after which that owner can no longer trust that it leads.
     until: Instant,
 }
 
@@ -100,8 +100,8 @@ impl Election {
         self
     }
 
-    /// Shares readings of locks with candidates for other roles. A reading may be a tenth of the
-    /// leader heartbeat old.
+    /// Shares readings of locks with this node's candidates for other roles. A shared reading is at
+    /// most a tenth of the leader's heartbeat interval old.
     pub(crate) fn share(mut self, readings: &Arc<RoleLocks>) -> Self {
         self.readings = Some(Arc::clone(readings));
         self
@@ -130,8 +130,8 @@ impl Election {
         &self.leadership
     }
 
-    /// Renews the lock, or tries to be elected. If `owner` has changed, the candidate only resigns
-    /// the tenure of the previous owner in this turn.
+    /// Renews the lock, or tries to be elected. If the candidate holds the lock under another
+    /// owner, it only resigns in this turn.
     ///
     /// # Errors
     /// A failure of the store; `Timeout` if a call took longer than the renewal timeout. The
@@ -158,7 +158,8 @@ impl Election {
         }
     }
 
-    /// Returns whether the next turn with this `owner` resigns a tenure of an earlier owner.
+    /// Returns whether this candidate has not yet released the lock of a tenure with another owner.
+    /// If so, the next turn only resigns.
     pub(crate) fn is_of_another(&self, owner: NodeId) -> bool {
         let tenure = self.leadership.unreleased();
         tenure.is_some_and(|tenure| tenure.owner != owner_name(owner))
@@ -172,10 +173,9 @@ impl Election {
 
     /// Records that this leader trusts its tenure until `leads_until`, as its beacon said.
     ///
-    /// If this candidate finds the lock free before the leader has stopped, it waits, as if it had
-    /// read the lock when it received the beacon. A beacon that arrives in time delays no takeover:
-    /// the leader has stopped before its lock can expire (see [`LeaderTimings`]). A beacon that
-    /// arrives late delays a takeover by the same time.
+    /// Until the leader has stopped, this candidate does not take a lock that it finds free. A
+    /// beacon that arrives in time delays no takeover, because the leader stops before its lock can
+    /// expire (see [`LeaderTimings`]). A beacon that is late delays a takeover by as much.
     pub(crate) fn heard_leader(&mut self, leader: NodeId, leads_until: Instant) {
         let stopped = leads_until + self.timings.tick() + self.timings.teardown;
         let rival = self.rival.as_mut();
@@ -188,7 +188,7 @@ impl Election {
     #[must_use]
     pub fn next_turn(&self, outcome: &ElectionOutcome) -> Duration {
         match outcome {
-            // Retry as soon as the lock expires.
+            // Takes the next turn as soon as the other node's lock expires.
             ElectionOutcome::OtherLeader { remaining, .. } => {
                 (*remaining + Duration::from_millis(1)).min(self.timings.heartbeat)
             }
@@ -205,7 +205,7 @@ impl Election {
         self.give_back().await
     }
 
-    /// Releases the lock of the last tenure, unless it was released before.
+    /// Releases the lock of this candidate's last tenure, unless it was released before.
     async fn give_back(&self) -> Result<()> {
         let Some(tenure) = self.leadership.unreleased() else {
             return Ok(());
@@ -229,8 +229,8 @@ impl Election {
     }
 
     async fn renew(&self, owner: &Name, term: Fence) -> Result<ElectionOutcome> {
-        // The clock is read before the call, because the database counts from when it receives the
-        // call.
+        // The clock is read before the call. The TTL in the database starts later, when the
+        // database receives the call, so this process stops trusting the lock before it expires.
         let asked = time::monotonic();
         let lock = self.leadership.lock();
         let locks = self.store.locks();
@@ -252,8 +252,8 @@ impl Election {
     }
 
     async fn campaign(&mut self, owner: &Name) -> Result<ElectionOutcome> {
-        // A release whose answer was lost may still take effect. It must not end a new tenure that
-        // has the same fence.
+        // A release whose answer was lost may take effect later, and would then end a new tenure
+        // with the same fence. So the release is repeated before the candidate campaigns.
         if self
             .leadership
             .unreleased()
@@ -294,14 +294,18 @@ impl Election {
     /// Returns the outcome of the turn if this candidate may not try to acquire the lock yet.
     /// `None` if it may.
     ///
-    /// The candidate may not try if another node holds the lock, if the takeover delay has not
-    /// passed, or if the database reports the lock as free but the report cannot be trusted yet.
+    /// The candidate may not try in three cases:
     ///
-    /// The report cannot be trusted if the database's clock may have stepped forward, if another
-    /// server with another clock may have taken over, or if the database may have been rolled back
-    /// to a state without the leader's tenure. The leader notices none of this before its next
-    /// renewal. So a candidate that saw the lock held waits, by its own clock, until the leader no
-    /// longer trusts its tenure, unless the leader released the lock.
+    /// - Another node holds the lock.
+    /// - The takeover delay has not passed.
+    /// - The database reports the lock as free, but the report cannot be trusted yet.
+    ///
+    /// The report cannot be trusted if the database's clock may have stepped forward, or if another
+    /// server with another clock may have taken over. Nor can it be trusted if the database may
+    /// have been rolled back to a state without the leader's tenure. The leader notices none of
+    /// this before its next renewal. So a candidate that saw the lock held waits, by its own clock,
+    /// until the leader no longer trusts its tenure. It need not wait if the leader released the
+    /// lock.
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
         if let Some(readings) = self.readings.clone() {
             let age = self.timings.heartbeat / 10;

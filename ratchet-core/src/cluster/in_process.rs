@@ -36,7 +36,7 @@ impl InProcessCoordinator {
         }
     }
 
-    /// Creates the transport of a store that only this process can use.
+    /// Creates the transport of a store that only this process can use. It reaches all nodes.
     pub(crate) fn of_only_process() -> Self {
         Self {
             reaches_all_nodes: true,
@@ -60,7 +60,7 @@ impl Default for InProcessCoordinator {
 #[async_trait]
 impl ClusterCoordinator for InProcessCoordinator {
     async fn notify(&self, wakeup: Wakeup) {
-        // An error only means that there are no subscribers.
+        // `send` fails only if there are no subscribers, which is not an error here.
         let _ = self.wakeups.send(wakeup);
     }
 

@@ -10,8 +10,8 @@ pub(crate) const PREFIX: &str = "leader/";
 
 /// A role and its leader, as shown by the row of the role's lock.
 ///
-/// The row has one owner, who leads until the lock expires. So a role never shows two leaders, nor
-/// a leader whose tenure has ended.
+/// The row has one owner, which leads until the lock expires. So a role never shows two leaders,
+/// nor a leader whose term has ended.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -55,8 +55,8 @@ impl Leader {
     /// Removes the leader if its node record shows that the node has ended.
     ///
     /// A displaced or crashed node no longer counts as leading, although its lock has not expired
-    /// yet. Until the lock expires, a node that has not noticed its end may still make guarded
-    /// writes. A holder without a node record counts as leading.
+    /// yet. Until then, a node that has not noticed that it was declared dead may still make
+    /// guarded writes. A holder without a node record counts as leading.
     #[must_use]
     pub fn unless_ended(mut self, nodes: &[NodeRecord]) -> Self {
         let has_ended = |node: &NodeRecord| Some(node.node) == self.node && !node.status.is_live();

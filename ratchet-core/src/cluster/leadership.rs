@@ -13,11 +13,11 @@ use crate::time;
 /// Reports whether this process leads in a role, as far as the process can know. Clones share their
 /// state.
 ///
-/// An [`Election`](super::Election) keeps it up to date. Reading it needs no I/O and errs on the
-/// safe side: once the last successful renewal is older than the fence timeout, this process counts
-/// as not leading, even if the database is unavailable or the process was suspended. A write that
-/// the leader sends can still reach the database after its tenure; pass the [`guard`](Self::guard)
-/// with such writes.
+/// An [`Election`](super::Election) keeps the state up to date. Reading it needs no I/O and errs on
+/// the safe side. Once the last successful renewal is older than the fence timeout, this process
+/// counts as not leading, even if the database is unavailable or the process was suspended. A write
+/// that the leader sends can still reach the database after its term, so pass the
+/// [`guard`](Self::guard) with such writes.
 ///
 /// ```
 /// # async fn example(leadership: ratchet::Leadership) {
@@ -39,7 +39,7 @@ struct Inside {
     lock: Name,
     tenure: Mutex<Option<Tenure>>,
     changes: watch::Sender<Option<Fence>>,
-    /// The metric of the announced tenure.
+    /// Publishes the metrics of the tenure that watchers were notified of. `None` if there is none.
     amount: Mutex<Option<LeaderAmount>>,
 }
 
@@ -80,7 +80,7 @@ impl Leadership {
         &self.0.lock
     }
 
-    /// Returns whether this process leads. Synchronous, and without I/O.
+    /// Returns whether this process leads. The method is synchronous and does no I/O.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.term().is_some()
@@ -166,7 +166,8 @@ impl Leadership {
         }
     }
 
-    /// Ends the leadership. The tenure is kept because its guard is still needed.
+    /// Ends the leadership. Keeps the tenure, because [`guard`](Self::guard) still returns its
+    /// guard.
     pub(crate) fn step_down(&self, mut why: StepDown) {
         if let Some(tenure) = &mut *self.tenure() {
             let now = time::monotonic();

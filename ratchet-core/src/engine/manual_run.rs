@@ -1,5 +1,5 @@
 //! Runs a node one job at a time, for tests of applications. Uses the node's claims, executor and
-//! settler, but not its poller nor the loops that maintain the cluster.
+//! settler, but not its poll loop nor the loops that maintain the cluster.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ use crate::time::{self, Timestamp};
 /// Maximum number of jobs that one call claims while the node searches for a given job.
 const MAX_CLAIM: usize = 256;
 
-/// Run of a node that acts only when its caller asks. It serves tests of applications.
+/// Run of a node that claims and runs jobs only when its caller asks. It serves tests of
+/// applications.
 pub(crate) struct ManualRun<'a> {
     run: Run,
     _tasks: JoinSet<()>,
@@ -56,8 +57,8 @@ impl<'a> ManualRun<'a> {
         keep(&mut tasks, &run.reporter, "reporter", reporter::run);
         let hooks = &run.shared.hooks;
         hooks.tell(|hook| hook.node_joined(run.identity.node(), run.identity.label()));
-        // Definitions whose permit has no limit yet are not stored here, but by the next run of the
-        // node.
+        // A definition whose permit has no limit yet is not stored here. The next run of the node
+        // stores it.
         recurring::declare(&run.recurring).await;
         Ok(Self {
             run,

@@ -60,7 +60,7 @@ impl Node {
     }
 
     /// Returns the client of this node. If a job is enqueued through this client and this node has
-    /// a free slot for the job, this node is woken. Otherwise another node is woken.
+    /// a free slot for the job, this node is woken. Otherwise other nodes are woken.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client

@@ -135,7 +135,7 @@ impl Run {
         }
     }
 
-    /// Resigns all roles of this node at once. This is the last step before the node leaves.
+    /// Stops the leader loops, and resigns all roles of this node at once.
     pub(super) async fn step_down(&self) {
         self.stops.stepping_down.cancel();
         self.shared.roles.resign(&self.shared.client).await;

@@ -99,8 +99,8 @@ impl Lock {
     async fn keep(&mut self, client: &Client) {
         while self.fence.is_some() {
             tokio::time::sleep(RENEWAL).await;
-            // If a renewal fails, the next one retries it. If the lease has expired in between,
-            // this acquires the lock again, unless another measurement has done so first.
+            // If a renewal fails, the next call retries it. If the lock has expired in between,
+            // that call acquires the lock again, unless another measurement has acquired it first.
             drop(self.acquire(client).await);
         }
     }

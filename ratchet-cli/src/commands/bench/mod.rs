@@ -1,4 +1,4 @@
-//! `ratchet bench`: measures the configured database, in a separate queue.
+//! `ratchet bench`: measures the configured database, with jobs in a separate queue.
 //!
 //! The program `ratchet-bench` compares backends and other job systems on empty databases. This
 //! command measures a database in use, so it enqueues few jobs, asks first, and deletes its jobs
@@ -116,13 +116,13 @@ async fn measure(
     runner: &mut Option<Runner>,
 ) -> Result<(), Failure> {
     let [singles, jobs, latency] = [what.singles, what.jobs, what.latency].map(count);
-    // The jobs that measure the start latency are enqueued last. They have the numbers from 0 to
-    // `latency - 1`.
     let load = |jobs, batch| Enqueue {
         jobs,
         batch,
         producers: 1,
     };
+    // These jobs have the numbers from `latency` on. The jobs that measure the start latency are
+    // enqueued later, but have the numbers below `latency`.
     let job = move |n| new_job(latency + n);
     for (phase, how) in [
         ("enqueue_one_by_one", load(singles, 1)),
@@ -138,7 +138,8 @@ async fn measure(
     let finished = || Ok(usize::try_from(node.stats().finished).unwrap_or(usize::MAX));
     wait_for::<Failure>(loaded, STUCK, finished).await?;
     phases.push(Figures::new("drain", loaded, clock.elapsed(), Vec::new()));
-    // Enqueues these jobs through a client other than the node's own.
+    // Enqueues the jobs that measure the start latency. They are enqueued through `client`, not
+    // through the node's own client.
     let clock = Clock::start();
     enqueue_at(PACE, client, &ledger, new_job, |_| {}).await?;
     wait_for::<Failure>(loaded + latency, STUCK, finished).await?;

@@ -1,4 +1,4 @@
-//! Derives findings from the data that was read, as pure functions.
+//! Derives the findings of `ratchet doctor` from the data that it has read, as pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -66,8 +66,8 @@ fn found(severity: Severity, code: &'static str, summary: String, remedy: &str) 
     Finding::new(code, severity, summary).remedy(remedy)
 }
 
-/// Returns the due routes whose jobs no node can run. Ignores nodes whose last heartbeat is too
-/// long ago.
+/// Returns the routes with due jobs that no live node can run. A node whose last heartbeat is too
+/// long ago does not count as live.
 pub(super) fn stranded_now(
     due: &[DueRoute],
     nodes: &[NodeRecord],
@@ -177,8 +177,7 @@ fn leaders(live: &[&NodeRecord], leaders: &[Leader]) -> Vec<Finding> {
     missing.collect()
 }
 
-/// Returns a finding if the store lists claims for live nodes, but these nodes do not hold the
-/// claims.
+/// Returns a finding if the store lists claims under live nodes that do not hold these claims.
 fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
     let unheld = |node: &&NodeRecord| {
         let claims = node.load.unheld_claims.filter(|claims| *claims > 0)?;
@@ -199,8 +198,8 @@ fn unheld_claims(live: &[&NodeRecord]) -> Option<Finding> {
     })
 }
 
-/// Returns a finding if live nodes use different versions of the time-zone data. Also returns a
-/// finding if their version is older than the version that is compiled into this program.
+/// Returns a finding if live nodes use different versions of the time-zone data. If they all use
+/// one version, returns a finding if it is older than the version compiled into this program.
 fn zone_data(live: &[&NodeRecord]) -> Option<Finding> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut is_old = false;

@@ -24,7 +24,8 @@ struct Report<'a> {
     ok: bool,
     backend: Option<&'static str>,
     version: Option<String>,
-    /// The time by which this host's clock is ahead of the database's clock.
+    /// The time by which this host's clock is ahead of the database's clock. Negative if this
+    /// host's clock is behind.
     clock_skew_ms: Option<i64>,
     /// The time-zone data that this process uses.
     zone_data: ZoneData,

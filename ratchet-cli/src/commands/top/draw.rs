@@ -1,4 +1,4 @@
-//! Draws the view on a terminal.
+//! Draws the view of `ratchet top` on a terminal.
 
 use std::time::Duration;
 

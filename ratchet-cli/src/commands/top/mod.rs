@@ -175,7 +175,7 @@ async fn show(
     loop {
         draw(&model)?;
         tokio::select! {
-            // Keys are handled before reads.
+            // If a key and new data are both ready, the key is handled first.
             biased;
             key = keys.recv() => match key {
                 Some(Key::Quit) | None => return Ok(()),
@@ -239,7 +239,7 @@ fn listen(keys: &mpsc::Sender<Key>, ended: &AtomicBool) {
         let key = match key {
             Ok(None) => continue,
             Ok(Some(key)) => key,
-            // The terminal was closed.
+            // Reading from the terminal fails if the terminal was closed.
             Err(_) => Key::Quit,
         };
         if keys.blocking_send(key).is_err() {

@@ -1,4 +1,4 @@
-//! Derives the view from the data that was read, as pure functions.
+//! Derives the view of `ratchet top` from the data that was read, as pure functions.
 
 use ratchet::store_api::throughput::Meter;
 use ratchet::{DueRoute, JobRecord, Leader, NodeRecord, Timestamp};
@@ -71,7 +71,7 @@ pub(super) struct View<'a> {
     pub(super) running: u64,
     pub(super) capacity: u64,
     /// Rates of the cluster. `None` until two heartbeats of the same live node have been read.
-    /// Nodes that do not report totals do not count.
+    /// Excludes nodes whose heartbeats contain no totals.
     pub(super) rates: Option<view::Rates>,
     pub(super) oldest_due_ms: Option<u64>,
     pub(super) stranded: usize,

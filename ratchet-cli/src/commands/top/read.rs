@@ -1,5 +1,5 @@
-//! Reads the data of the view. The expensive queries run less often: the counts of jobs, and the
-//! newest dead letters.
+//! Reads the data that `ratchet top` shows. The expensive queries run less often: the counts of
+//! jobs, and the newest dead letters.
 
 use std::future::Future;
 use std::time::Duration;
@@ -45,8 +45,8 @@ impl<'a> Reader<'a> {
         let leaders = client.leaders(&nodes).await?;
         let due = client.due_routes().await?;
         let mut queues = self.queues.get(queues::queues(client)).await?;
-        // The counts may be from an earlier read. So this takes the delays and the pauses from the
-        // due routes, which were just read.
+        // The counts may come from an earlier read. The due routes were just read, so the delays
+        // and the pauses are taken from them.
         for queue in &mut queues.queues {
             let of_queue = due
                 .iter()

@@ -128,7 +128,8 @@ impl Generator {
         if self.recurring && self.chance(15) {
             return self.recurring(now);
         }
-        // Half of the histories set permits at the beginning.
+        // Half of the histories that use permits set them early, so that the permits affect most of
+        // the steps.
         if std::mem::take(&mut self.untouched) && self.random.bool() {
             return self.permits();
         }
@@ -162,7 +163,7 @@ impl Generator {
         self.fresh.clear();
         let count = self.random.usize(0..5);
         let mut batch: Vec<NewJob> = (0..count).map(|_| self.job(now)).collect();
-        // Children may be listed before or after their parents.
+        // Shuffles the jobs, so that a child may come before or after its parents.
         self.random.shuffle(&mut batch);
         Step::Enqueue(batch)
     }
@@ -244,8 +245,8 @@ impl Generator {
         Step::Report(tokens.into_iter().map(report).collect())
     }
 
-    /// Creates a step that reclaims lost claims. The limit of the step is never reached, because
-    /// the contract does not specify which claims a limited call reclaims.
+    /// Creates a step that reclaims lost claims. Its limit is higher than the number of claims in a
+    /// history, because the contract does not specify which claims a limited call reclaims.
     fn reclaim(&mut self) -> Step {
         let request = ReclaimRequest::new()
             .dead_after(self.millis(1..20_000))
@@ -286,8 +287,8 @@ impl Generator {
     }
 
     /// Creates a step that deletes, archives or reads finished jobs. The limit of a deletion is
-    /// never reached, because the contract does not specify which of several equally old jobs is
-    /// deleted first.
+    /// higher than the number of jobs in a history, because the contract does not specify which of
+    /// several equally old jobs is deleted first.
     fn purge(&mut self) -> Step {
         let ends = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
         let older_than = self.millis(0..4_000);

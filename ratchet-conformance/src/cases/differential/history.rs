@@ -1,4 +1,5 @@
-//! Runs a history on the model and on the store under test, and compares them after every step.
+//! Runs a history on the model, which is the in-memory store, and on the store under test, and
+//! compares both after every step.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -244,8 +245,8 @@ struct Shrinking<'a> {
 }
 
 impl Shrinking<'_> {
-    /// Runs the history `fewer`. If it also fails, it replaces the steps, and the method returns
-    /// `true`. Returns `false` without running it if the test case has no time left.
+    /// Runs the history `fewer`. If `fewer` fails too, replaces the steps by `fewer` and returns
+    /// `true`. Returns `false` without a run if the test case has no time left.
     async fn try_instead(&mut self, fewer: Vec<Step>) -> bool {
         if self.cx.is_late() {
             return false;

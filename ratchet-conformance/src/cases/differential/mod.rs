@@ -1,6 +1,8 @@
-//! Runs the same random history on the model and on the store, and compares them after every step.
+//! Runs the same random history on the in-memory store and on the store under test, and compares
+//! both after every step.
 //!
-//! `RATCHET_HISTORIES` sets how many histories all cases together run; `RATCHET_SEED` runs one.
+//! `RATCHET_HISTORIES` sets how many histories all cases together run. `RATCHET_SEED` selects the
+//! only history to run.
 
 mod difference;
 mod generator;

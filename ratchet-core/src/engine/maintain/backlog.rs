@@ -17,7 +17,7 @@ use crate::name::Name;
 use crate::outage::Outage;
 use crate::time;
 
-/// The number up to which the due jobs of a queue are counted. Autoscalers need no larger number.
+/// The largest number of due jobs that a call counts per queue. Autoscalers need no larger number.
 const COUNTED: u64 = 10_000;
 /// How often the backlog is measured, which is as often as autoscalers poll by default.
 const INTERVAL: Duration = Duration::from_secs(15);

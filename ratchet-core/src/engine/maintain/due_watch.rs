@@ -2,16 +2,16 @@
 //!
 //! Only the leader of the maintenance role looks for due jobs: every `poll_interval.max`, and
 //! sooner when a job becomes due. For each route with due jobs it wakes one node, as a client does
-//! when it enqueues one job. If jobs of the route are still due at the next looks, they need more
-//! nodes, or cannot be claimed now. So all nodes are woken at the second, fourth, eighth and
-//! sixteenth look in a row, and at every sixteenth after that. If wakeups do not reach all nodes,
-//! each look wakes all nodes that they reach.
+//! when it enqueues one job. If jobs of the route are still due at later looks, one node was not
+//! enough, or the jobs cannot be claimed now. Because the leader cannot know which, it wakes all
+//! nodes at the second, fourth, eighth and sixteenth look in a row, and at every sixteenth look
+//! after that. If wakeups do not reach all nodes, each look wakes all nodes that they reach.
 //!
 //! Every [`BEACON`] the leader sends a beacon, which tells all nodes that it looks. A poller that
 //! receives beacons polls less often. The leader sends no beacons while its looks or its reclaim
 //! passes fail, nor if its `poll_interval.max` is longer than [`BEACON`]; then every node polls for
-//! itself. It does send beacons while it pauses after a look that took long. Otherwise a slow
-//! database would get more polls because it is slow.
+//! itself. The leader does send beacons while it pauses after a look that took long. Otherwise all
+//! nodes would poll more often, just because the database is slow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,11 +36,11 @@ use crate::time;
 /// this number.
 const MOST_LOOKS: u32 = 16;
 
-/// If this process changes when jobs are due, the next look follows after this time. It matters
+/// The delay of the next look after this process has changed when jobs are due. The delay matters
 /// only if `poll_interval.max` is longer. It is not zero, so that the woken nodes can claim first.
 const SOON: Duration = Duration::from_secs(1);
 
-/// The handles that the watch uses.
+/// The handles that the loop of this module uses.
 pub(crate) struct DueWatchHandles {
     pub(crate) common: Arc<Common>,
     pub(crate) interval: Arc<HeartbeatInterval>,

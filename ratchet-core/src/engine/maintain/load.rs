@@ -1,4 +1,4 @@
-//! Measures what the process uses, for the heartbeat.
+//! Measures the processor time and the memory of the process, which heartbeats report.
 
 use std::sync::{Mutex, PoisonError};
 

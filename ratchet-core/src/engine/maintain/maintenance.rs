@@ -1,8 +1,8 @@
 //! Maintenance: deletes or archives finished jobs that are older than their retention, and deletes
-//! old batches and unused rates. Works in bounded passes.
+//! old batches and unused rates, in passes of limited size.
 //!
-//! Only the leader of the maintenance role does this. On a store with guards, a pass takes effect
-//! only in the leader's term.
+//! Only the leader of the maintenance role runs maintenance. On a store with guards, a pass takes
+//! effect only in the leader's term.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -63,7 +63,7 @@ async fn tick(run: &MaintenanceHandles) {
             .lacks(StoreFeature::Guards)
             .is_none()
     {
-        // This node no longer leads.
+        // On a store with guards, a missing guard means that this node no longer leads.
         return;
     }
     let retention = &run.common.config.retention;

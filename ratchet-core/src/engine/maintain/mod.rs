@@ -16,8 +16,8 @@ pub(super) mod reclaimer;
 pub(super) mod recurring;
 pub(super) mod undelivered;
 
-/// Returns the minimum pause after a pass over all due jobs. The pause is 20 times `took`, the
-/// duration of the pass, and at most 2 minutes. So a slow database gets few such passes.
+/// Returns the minimum pause after a pass over all due jobs: 20 times `took`, the duration of the
+/// pass, and at most 2 minutes. The slower the database, the fewer passes it gets.
 fn rest(took: Duration) -> Duration {
     took.saturating_mul(20).min(Duration::from_secs(120))
 }

@@ -1,4 +1,4 @@
-//! Replaces the measurement of the process if the feature `sysinfo` is off.
+//! Replaces the module that measures the process's load, if the feature `sysinfo` is off.
 
 /// Gauge that measures nothing, for builds without the feature `sysinfo`.
 #[derive(Debug)]

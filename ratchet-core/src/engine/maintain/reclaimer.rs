@@ -1,4 +1,4 @@
-//! The reclaimer: marks silent nodes dead, and takes back their claims.
+//! The reclaimer: marks silent nodes dead, and reclaims their claims.
 //!
 //! The leader of the maintenance role makes passes regularly, the first one as soon as it is
 //! elected. Every other node makes a pass when it starts, to take back its own claims. After that,
@@ -39,8 +39,8 @@ use crate::time;
 const WITHOUT_LEADING: u32 = 10;
 /// Number of passes in a row that a node skips while it receives the leader's beacons.
 const SKIPPED: u32 = 11;
-/// After a successful reclaim call, reclaiming counts as working for this many intervals between
-/// passes.
+/// After a successful reclaim call, this node's reclaim passes count as successful for this many
+/// intervals between passes.
 const PASSES: u32 = 3;
 /// Maximum number of jobs that one call marks as failed because their signal did not arrive in
 /// time.
@@ -100,10 +100,10 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
 /// claims, and fails jobs whose signal did not arrive in time.
 async fn tick(run: &ReclaimerHandles) -> Result<()> {
     let (calls, config) = (&run.common.calls, &run.common.config);
-    // Most sweeps would change nothing, and a guarded write costs several statements. So the node
-    // records are read first, to skip such sweeps. The heartbeat shows whether the database went
-    // back to an earlier state. The sweep must follow immediately, so the records are read before
-    // the heartbeat.
+    // Most sweeps would change nothing, and a guarded write costs several statements. To skip such
+    // sweeps, the node records are read first. The heartbeat then shows whether the database went
+    // back to an earlier state. The records are read before the heartbeat, because the sweep must
+    // follow the heartbeat immediately.
     let nodes = calls.call("nodes", |store| store.nodes().nodes()).await?;
     heartbeat::tick(&run.heartbeat).await?;
     let silence_counts = run.liveness.trusts_silence();
@@ -137,8 +137,8 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
             );
             run.wake_queue.wake(None);
         }
-        // Claims that could not be settled are returned again by each call. The next pass handles
-        // them. Otherwise, this loop would not end.
+        // A claim that could not be settled is returned by every further call. Such claims are left
+        // to the next pass, because this loop would otherwise not end.
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
         let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
         if failed.is_err() || !more {
@@ -208,7 +208,7 @@ pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
 async fn fail_exhausted(run: &ReclaimerHandles, reclaimed: &[Reclaimed]) -> Result<usize> {
     let fail = |lost: &Reclaimed| {
         let error = match lost.crash_count {
-            // This value stands for a crash count that cannot be read.
+            // The value `u32::MAX` means that the crash count cannot be read.
             u32::MAX => {
                 "its node crashed or stopped while running the job; the stored crash count \
                  cannot be read"

@@ -39,7 +39,7 @@ use crate::time::{self, Timestamp, millis_between, to_millis};
 /// Maximum number of recurring definitions that one call claims.
 const BATCH: usize = 100;
 /// Maximum number of jobs that one call creates. A definition that creates more jobs is fired in a
-/// call of its own.
+/// separate call.
 const JOBS: usize = 500;
 /// Time for which a claimed definition is reserved for the node that claimed it. The lease only
 /// avoids duplicate work: each slot fires once in any case. The lease is short because, if the node
@@ -53,7 +53,8 @@ const APART: Duration = Duration::from_millis(100);
 /// delay applies for [`BEHIND_FOR`].
 const BEHIND: Duration = Duration::from_millis(500);
 const BEHIND_FOR: Duration = Duration::from_secs(60);
-/// Maximum random delay by which the claims of nodes that wait for the same slot differ.
+/// Maximum random delay before a claim, so that nodes that wait for the same slot do not all claim
+/// at once.
 const JITTER: Duration = Duration::from_millis(20);
 /// Minimum extra delay before a node other than the leader claims definitions, while it receives
 /// the leader's beacons. The actual delay is random, between this value and twice this value. The
@@ -138,15 +139,16 @@ pub(crate) async fn run(run: Arc<RecurringHandles>) {
             }
             Err(error) => Pause::of(backoff.failed(&error, run.common.random())),
         };
-        // A program without the feature `cron` can never read these definitions, so its delay does
-        // not end.
+        // A program without the feature `cron` can never read definitions with a cron schedule, so
+        // its delay does not end.
         let behind = met.filter(|met| met.elapsed() < BEHIND_FOR || cfg!(not(feature = "cron")));
         let behind = behind.map_or(Duration::ZERO, |_| BEHIND);
         let heed_from = looked + APART + behind;
         let mut pause = pause.longer(behind);
         if !waiting.is_empty() {
-            // A node that stores the limit of a permit when it joins sends no wakeup, so this node
-            // does not sleep longer because of beacons.
+            // A node that joins and stores the limit of a permit sends no wakeup. This node
+            // therefore sleeps only as long as without beacons, and then tries again to store the
+            // waiting definitions.
             pause = Pause::of(pause.wait);
         }
         idle(&run, pause, &mut wakeups, heed_from).await;
@@ -203,8 +205,8 @@ async fn tick(run: &RecurringHandles) -> Result<Looked> {
     }
 }
 
-/// Fires the claimed definitions. Returns the earliest time at which one of these definitions is
-/// due again, or `None` if they have no further slots.
+/// Fires the claimed definitions. Returns the time of their earliest next slot, or `None` if they
+/// have no further slots.
 async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<Timestamp>> {
     let plans = due.definitions.iter();
     let firings: Vec<RecurringFiring> = plans.filter_map(|one| one.plan(due.now)).collect();
@@ -213,7 +215,7 @@ async fn fire_all(run: &RecurringHandles, due: &DueRecurring) -> Result<Option<T
     let mut failed = Ok(());
     while !rest.is_empty() {
         let (part, behind) = rest.split_at(part_of(rest));
-        // A definition that fails does not delay the slots of later ones.
+        // A definition that fails does not delay the slots of later definitions.
         failed = failed.and(fire_part(run, part).await);
         rest = behind;
     }
@@ -232,7 +234,7 @@ fn part_of(firings: &[RecurringFiring]) -> usize {
     fits.count().max(1)
 }
 
-/// Fires definitions in one call. If that call fails, fires each definition in a call of its own,
+/// Fires definitions in one call. If that call fails, fires each definition in a separate call,
 /// because a single definition may be the cause.
 async fn fire_part(run: &RecurringHandles, part: &[RecurringFiring]) -> Result<()> {
     let tried = fire(run, part, TRIES).await;
@@ -371,7 +373,7 @@ impl Pause {
         }
     }
 
-    /// Returns the time to sleep in the present situation: beacons arrive from another node, from
+    /// Returns the time to sleep now, depending on whether beacons arrive from another node, from
     /// this node, or not at all.
     fn now(self, run: &RecurringHandles) -> Duration {
         match run.beacons.leader() {
@@ -530,8 +532,8 @@ async fn put_again(run: &RecurringHandles, waiting: &mut Vec<&Definition>) {
     }
 }
 
-/// Stores a definition, and returns whether this changed it. If so, the caller must wake the other
-/// nodes.
+/// Stores a definition, and returns whether the stored definition changed. If it did, the caller
+/// must wake the other nodes.
 async fn put(run: &RecurringHandles, definition: &Definition) -> Result<bool> {
     let put = PutRecurring::new(definition.clone()).declared(true);
     let outcome = run.client.recurring().put_quietly(&put).await?;

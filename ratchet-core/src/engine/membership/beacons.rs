@@ -3,7 +3,7 @@
 //! The leader sends a beacon every 2 s while it looks for due jobs and reclaims lost claims. If
 //! there is no other node, only the leader's own loops receive the beacon, and the transport of the
 //! wakeups is not used. A node that receives beacons knows that the leader works, and that wakeups
-//! arrive. So it needs to read less often: whether jobs are due, who leads, and whether a recurring
+//! arrive. So it reads less often whether jobs are due, which node leads, and whether a recurring
 //! definition has changed.
 //!
 //! A node that reads less often depends on wakeups. After a wakeup for all nodes, it no longer
@@ -27,7 +27,7 @@ pub(crate) const BEACON: Duration = Duration::from_secs(2);
 /// be lost.
 const TRUSTED: Duration = BEACON.saturating_mul(5).checked_div(2).unwrap();
 
-/// The beacons that this node received.
+/// The beacons that this node received, and whether its own reclaim passes succeed.
 #[derive(Debug, Default)]
 pub(crate) struct Beacons {
     received: watch::Sender<Received>,
@@ -35,14 +35,15 @@ pub(crate) struct Beacons {
     reclaims_until: Mutex<Option<Instant>>,
 }
 
-/// The last beacons that a node received.
+/// The last beacon that a node received, and whether the node still trusts it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Received {
     /// The last beacon of a leader that has not resigned.
     last: Option<Beacon>,
     /// Whether a wakeup for all nodes has arrived since the last beacon.
     doubted: bool,
-    /// The last leader that resigned. A beacon that it sent before may arrive after its last one.
+    /// The last leader that resigned. A beacon that it sent earlier may arrive after its
+    /// resignation, and is ignored.
     resigned: Option<NodeId>,
 }
 
@@ -70,8 +71,8 @@ impl Received {
 }
 
 impl Beacons {
-    /// Records that a beacon of this leader was received. The leader trusts its leadership for
-    /// `leads_for`. Zero means that it has resigned.
+    /// Records that a beacon of this leader was received. The leader trusts for `leads_for` more
+    /// that it leads. Zero means that it has resigned.
     pub(crate) fn receive(&self, leader: NodeId, leads_for: Duration) {
         let heard = time::monotonic();
         self.received.send_modify(|received| {
@@ -95,7 +96,7 @@ impl Beacons {
             .send_modify(|received| received.doubted = true);
     }
 
-    /// Returns a receiver of what was received last.
+    /// Subscribes to changes of the last received beacons.
     pub(crate) fn watch(&self) -> watch::Receiver<Received> {
         self.received.subscribe()
     }
@@ -105,7 +106,8 @@ impl Beacons {
         self.received.borrow().last()
     }
 
-    /// Returns the leader whose beacon was received recently enough.
+    /// Returns the leader if its last beacon is younger than [`TRUSTED`], and no wakeup for all
+    /// nodes has arrived since.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         let now = time::monotonic();
         let undoubted = self.received.borrow().undoubted();

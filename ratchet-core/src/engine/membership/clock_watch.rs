@@ -42,8 +42,8 @@ pub(super) struct Reading {
     pub(super) database: Timestamp,
 }
 
-/// Step of the database's clock. The actual size may be smaller than the given one, at most by the
-/// round trips of both readings.
+/// Step of the database's clock. The given size is an upper bound. The actual size may be smaller,
+/// at most by the round trips of both readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClockStep {
     /// The clock stepped forward, by at most this duration.
@@ -76,8 +76,9 @@ impl ClockWatch {
         let (before, now) = (to_millis(last.database), to_millis(reading.database));
         let moved = now.saturating_sub(before);
         if moved > with_drift(most) {
-            // Uses the upper bound of the step. If an age is judged too short, a recovery is only
-            // delayed. If an age is judged too long, a live node loses its claims.
+            // Uses the upper bound of the step, because ages are then judged too short rather than
+            // too long. A short age only delays a recovery, but a long age makes a live node lose
+            // its claims.
             let by = millis_between(least, moved);
             let at = from_millis(before.saturating_add(with_drift(most)));
             self.trust = self.trust.clone().stepped(at, by);
@@ -109,13 +110,13 @@ impl ClockWatch {
     }
 }
 
-/// Returns how far a clock without a step can advance in the elapsed time, at most. The argument
-/// and the result are in milliseconds.
+/// Returns the maximum time by which a clock without a step can advance in the elapsed time. The
+/// argument and the result are in milliseconds.
 fn with_drift(elapsed: i64) -> i64 {
     elapsed.saturating_add(drift(elapsed) + TOLERANCE)
 }
 
-/// Returns how far a clock without a step can drift in the elapsed time, at most.
+/// Returns the maximum drift of a clock without a step in the elapsed time, in milliseconds.
 fn drift(elapsed: i64) -> i64 {
     (elapsed / DRIFT).min(LARGEST_DRIFT)
 }
@@ -255,7 +256,8 @@ mod tests {
             NodeRecord::joined(&beat, from_millis(BEGIN + at))
         };
         beats.beat(0, 20, 10);
-        // The node was last seen before the step, which came just before the second heartbeat.
+        // The first two nodes were last seen before the step. The step came just before the second
+        // heartbeat.
         let (early, late) = (seen_at(10), seen_at(4_990));
         beats.beat(5_000, 20, 5_010 + hour);
         let after = seen_at(5_010 + hour);
@@ -265,8 +267,8 @@ mod tests {
         for node in [&early, &late, &after] {
             assert!(!dead(node, 15_010 + hour), "{:?}", node.last_seen);
         }
-        // The node is declared dead late, by the uncertainty of the step. The uncertainty is the
-        // sum of both round trips.
+        // The nodes that were last seen before the step are declared dead 20 ms late, because the
+        // assumed size of the step is 20 ms too large.
         assert!(dead(&early, 15_011 + hour + 20));
         assert!(dead(&late, 19_991 + hour + 20));
         assert!(dead(&after, 20_011 + hour));

@@ -1,5 +1,6 @@
-//! Tracks how long the node's heartbeats have succeeded without a gap. This decides whether bodies
-//! may begin, whether the silence of other nodes counts, and how far to trust the database's clock.
+//! Tracks the replies to the node's heartbeats: how long the heartbeats have succeeded without a
+//! gap, and the database's times in the replies. Decides from these whether bodies may begin,
+//! whether the silence of other nodes counts, and how far the node trusts the database's clock.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -138,7 +139,8 @@ impl Liveness {
                 sent
             },
             told: (node, database),
-            // A pause that is too short for this node to be declared dead is not a gap.
+            // A pause between heartbeats that is too short for this node to be declared dead is not
+            // a gap.
             gap: heartbeat.interval.saturating_mul(2).max(dead_after / 2),
         });
         drop(heard);
@@ -167,8 +169,8 @@ impl Liveness {
     }
 
     /// Waits until no other node can have declared this node dead because of its silence. This
-    /// holds only if all nodes have the same `dead_after`. Requests heartbeats while it waits.
-    /// Returns `false` if the run stops claiming jobs first.
+    /// guarantee requires that all nodes have the same `dead_after`. Requests heartbeats while it
+    /// waits. Returns `false` if the run stops claiming jobs first.
     pub(crate) async fn wait_until_alive(&self) -> bool {
         loop {
             let heard = self.heard.notified();
@@ -190,10 +192,10 @@ impl Liveness {
         }
     }
 
-    /// Logs that the database went back to an earlier state. The cause is a failover to a replica
-    /// that lags, or a restore from a backup. The rows of other nodes are then outdated, and the
-    /// claims that this node holds may be missing. The silence of other nodes counts again after
-    /// the time `again`.
+    /// Logs that the database went back to an earlier state, by a failover to a replica that lags,
+    /// or by a restore from a backup. The rows of other nodes are then outdated, and the claims
+    /// that this node holds may be missing. The silence of other nodes counts again after the time
+    /// `again`.
     fn rewound(again: Duration) {
         metrics::database_rewound();
         tracing::warn!(

@@ -1,9 +1,10 @@
 //! Divides the jobs of a node among its pools.
 //!
-//! A job's route has a queue, a kind and perhaps a capability, and a pool selects by one of the
-//! three. So after any number of pools, the remaining jobs still have the form "these queues, these
-//! kinds, these capabilities". A single claim request can express this form, and every share has
-//! it. No two shares overlap, and together the shares cover all jobs that the node may run.
+//! A job's route has a queue, a kind and perhaps a capability, and each pool selects by one of the
+//! three. However many pools have selected, the remaining jobs therefore still have the form "these
+//! queues, these kinds, these capabilities". Every share has this form, so a single claim request
+//! can express it. No two shares overlap, and together the shares cover all jobs that the node may
+//! run.
 
 use crate::engine::settings::config::Config;
 use crate::engine::settings::pool::{Pool, SYSTEM_QUEUE};
@@ -230,8 +231,9 @@ impl Partition {
         self.take(share, *field, &names);
     }
 
-    /// Checks a name by which `pool` selects jobs. The node must have this name, and no other pool
-    /// may select by it. Returns the name, or records a problem and returns `None`.
+    /// Checks a name by which `pool` selects jobs. The node's own settings must contain this name,
+    /// and no other pool may select by it. Returns the name, or records a problem and returns
+    /// `None`.
     fn free(&mut self, field: Field, text: &str, pool: &Name) -> Option<Name> {
         let name = self.name((field.name(), text), (pool.as_str(), field.setting()))?;
         let taken = self
@@ -327,7 +329,7 @@ impl Partition {
     }
 }
 
-/// Converts a name that the engine itself uses.
+/// Converts a text that the engine itself uses as a name, and that is always valid.
 fn own_name(text: &'static str) -> Name {
     match Name::new("pool", text) {
         Ok(name) => name,
@@ -504,7 +506,7 @@ mod tests {
     proptest! {
         /// Checks that each route that the node may run is in exactly one pool, the first pool that
         /// selects it. If that pool excludes jobs without a capability, a route without a
-        /// capability is in no pool. All other routes are in no pool.
+        /// capability is in no pool. Routes that the node may not run are in no pool.
         #[test]
         fn every_route_belongs_to_the_first_pool_that_takes_it(
             polled in prop::option::of(prop::sample::subsequence(vec!["a", "b", "c"], 1..=3)),

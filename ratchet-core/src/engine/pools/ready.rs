@@ -59,7 +59,7 @@ impl ReadyQueue {
         loop {
             match self.permits.acquire().await {
                 Ok(permit) => permit.forget(),
-                // The semaphore is never closed.
+                // `acquire` fails only if the semaphore is closed, which never happens.
                 Err(_) => std::future::pending().await,
             }
             let mut items = self.items();

@@ -107,8 +107,8 @@ impl Throttles {
             .filter(|(_, throttle)| throttle.ask_at <= now);
         let due = due.min_by_key(|(_, throttle)| throttle.ask_at);
         due.map(|(kind, throttle)| {
-            // After a late request, the next request follows sooner. The limit has allowed more
-            // starts in the meantime, up to the burst.
+            // After a late request, the next request follows sooner, because the limit has allowed
+            // more starts since, up to the burst.
             throttle.ask_at = (throttle.ask_at + throttle.pause).max(now);
             (kind.clone(), throttle.share)
         })
@@ -119,7 +119,7 @@ impl Throttles {
         self.kinds().values().map(|throttle| throttle.ask_at).min()
     }
 
-    /// Stops throttling a kind. The last request for the kind returned fewer jobs than requested.
+    /// Stops throttling a kind, after a request for it returned fewer jobs than requested.
     pub(crate) fn lift(&self, kind: &Name) {
         self.kinds().remove(kind);
     }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(throttles.next(), None);
         throttles.fail(&kind(), 0.0, now);
         assert_eq!(throttles.next(), Some(now + Duration::from_millis(50)));
-        // A limited kind stays limited when its limiter works.
+        // A kind that a rate limit throttles stays throttled when its limiter works.
         throttles.close(&kind(), &Rate::new(10, SECOND), SECOND, now);
         throttles.works(&kind());
         assert_eq!(throttles.next(), Some(now + SECOND));

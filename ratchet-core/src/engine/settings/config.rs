@@ -38,9 +38,8 @@ pub(crate) struct Config {
     /// Delay after the first poll that found fewer jobs than requested. The delay grows with
     /// further such polls. The default is 100 ms.
     pub(crate) poll_min: Duration,
-    /// Maximum delay between two polls of an idle node. It is also the time between two checks of
-    /// the leader for due jobs. A lost wakeup delays a job by up to twice this time. The default is
-    /// 1 s.
+    /// Maximum delay between two polls of an idle node. The leader also checks for due jobs at this
+    /// interval. A lost wakeup delays a job by up to twice this time. The default is 1 s.
     pub(crate) poll_max: Duration,
     /// Time between two heartbeats of a node that is not idle. The default is 5 s, a third of
     /// `dead_after`.
@@ -142,8 +141,8 @@ impl Config {
         self.heartbeat_interval.min(self.store_deadline)
     }
 
-    /// Returns the number of lost claims of a job from which on the node runs no other such job at
-    /// the same time. So if the job kills the process, no other such job loses its claim.
+    /// Returns the number of lost claims at which a job is isolated: a node runs at most one such
+    /// job at a time. If the job then kills the process, no other such job loses its claim.
     pub(crate) fn isolate_from(&self) -> u32 {
         self.max_crashes.saturating_sub(1).max(1)
     }

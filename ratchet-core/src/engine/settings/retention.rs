@@ -14,9 +14,9 @@ const ARCHIVE: &str = "retention.archive";
 /// until all jobs that wait for its end by a link have ended. These jobs may read its result.
 ///
 /// An ended [batch](crate::Client::create_batch) is a row with counts. The row is deleted at the
-/// longest age that is set here for jobs. So the jobs of the batch are deleted or archived earlier,
-/// unless they are kept forever. If jobs of every state are kept forever, batches are also kept
-/// forever. The archive stores no batches. An archived job keeps the id of its batch.
+/// longest age that is set here for jobs. By then the jobs of the batch have been deleted or
+/// archived, unless they are kept forever. If jobs of every state are kept forever, batches are
+/// also kept forever. The archive stores no batches, but an archived job keeps the id of its batch.
 ///
 /// ```
 /// use std::time::Duration;

@@ -34,7 +34,7 @@ pub(super) struct Of {
     pub(super) pool: usize,
     /// Index of the job kind's metrics in the metrics of the pool.
     pub(super) kind: JobPlace,
-    /// Claim about whose end the hooks are notified. `None` if the hooks are not notified.
+    /// Claim whose end the hooks are notified of. `None` if the hooks are not notified.
     pub(super) told: Option<Arc<Claim>>,
     /// Route of the job, if the claim held a permit. Otherwise `None`.
     pub(super) permit: Option<Route>,
@@ -51,7 +51,7 @@ impl Ending {
     pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
-        // Jobs that waited for the permit or for this job may become due.
+        // Jobs that waited for the claim's permit, or for the end of this job, may become due.
         let makes_room = awaited || claim.route.permit.is_some();
         let permit = claim.route.permit.is_some().then(|| claim.route.clone());
         Self {
@@ -165,8 +165,8 @@ impl SettleBuffer {
         self.pending().len()
     }
 
-    /// Returns whether more settlements will probably be added soon. This is so if a claim is ready
-    /// to run in a pool that has a settlement in this buffer.
+    /// Returns whether more settlements will probably be added soon: a claim is ready to run in a
+    /// pool that has a settlement in this buffer.
     pub(super) fn awaits(&self, pools: &[RunPool]) -> bool {
         let pending = self.pending();
         let mut of = pending.of.iter();

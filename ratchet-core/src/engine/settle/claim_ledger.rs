@@ -187,7 +187,8 @@ impl ClaimLedger {
             *unheld.entry(*token).or_default() += 1;
         }
         let oldest_call = calls.first().copied().unwrap_or(*next_call);
-        // A claim that cannot be handed back now will be listed again.
+        // If a claim cannot be handed back, the next list contains it again. So replacing
+        // `undelivered` loses no claim.
         let taken = unreceived.extract_if(|_, seen| *seen <= oldest_call);
         *undelivered = taken.map(|(token, _)| token).collect();
         self.compared.notify_one();
@@ -276,7 +277,7 @@ mod tests {
         undelivered(&ledger, &[late, lost]);
         assert_eq!(ledger.unheld(), 2);
         call.deliver([late]);
-        // The claim could not be handed back.
+        // The list contains `lost` again, so the claim could not be handed back.
         assert_eq!(undelivered(&ledger, &[late, lost]), [lost]);
         assert_eq!(ledger.unheld(), 1);
         undelivered(&ledger, &[late]);

@@ -107,7 +107,8 @@ impl Generator {
         }
         let number = self.jobs.len();
         let (kind, queue) = (self.pick(&KINDS), self.pick(&QUEUES));
-        // The version is not random, so that the other random choices of a seed stay the same.
+        // The version depends on `number`. A random version would change all later choices of a
+        // known seed.
         let version = [1, 2, 7][number % 3];
         let mut job = NewJob::new(kind, &number)
             .queue(queue)
@@ -300,8 +301,8 @@ impl Generator {
         put
     }
 
-    /// Returns up to three random firings. Most of them are recent, and nearly always each belongs
-    /// to another definition.
+    /// Returns up to three random firings. Most of them are recent, and nearly always they belong
+    /// to different definitions.
     pub(super) fn some_firings(&mut self) -> Vec<RecurringFiring> {
         let mut some: Vec<RecurringFiring> = Vec::new();
         for _ in 0..self.random.usize(0..4) {
