@@ -29,6 +29,7 @@ enum Sabotage {
     HangsDuringOutages,
     SaysNothingAfterOutages,
     NeverComesBack,
+    NoticesNoSilence,
     LeavesATaskBehind,
 }
 
@@ -83,6 +84,10 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "wakeup::an_outage_is_silent_and_every_node_is_woken_after_it",
     ),
     (
+        Sabotage::NoticesNoSilence,
+        "wakeup::a_transport_that_falls_silent_is_noticed",
+    ),
+    (
         Sabotage::LeavesATaskBehind,
         "wakeup::nothing_is_left_of_a_coordinator_that_was_dropped",
     ),
@@ -97,6 +102,8 @@ struct Bus {
 #[derive(Debug, Default)]
 struct Lines {
     is_cut: bool,
+    /// Whether the transport drops all wakeups without closing its connections.
+    is_frozen: bool,
     /// For each subscription, the node that subscribed and the sender of its wakeups.
     listeners: Vec<(NodeId, broadcast::Sender<Wakeup>)>,
 }
@@ -127,17 +134,23 @@ impl Outage for Bus {
     }
 
     async fn freeze(&self) {
-        self.cut().await;
+        self.lines.lock().unwrap().is_frozen = true;
     }
 
     async fn mend(&self) {
         let mut lines = self.lines.lock().unwrap();
-        if self.sabotage != Sabotage::SaysNothingAfterOutages {
+        let is_noticed = match self.sabotage {
+            Sabotage::SaysNothingAfterOutages => false,
+            Sabotage::NoticesNoSilence => !lines.is_frozen,
+            _ => true,
+        };
+        if is_noticed {
             for (_, listener) in &lines.listeners {
                 let _ = listener.send(Wakeup::any());
             }
         }
         lines.is_cut = self.sabotage == Sabotage::NeverComesBack;
+        lines.is_frozen = false;
     }
 }
 
@@ -162,7 +175,10 @@ impl End {
 #[async_trait]
 impl ClusterCoordinator for End {
     async fn notify(&self, mut wakeup: Wakeup) {
-        let is_cut = self.lines.lock().unwrap().is_cut;
+        let (is_cut, is_frozen) = {
+            let lines = self.lines.lock().unwrap();
+            (lines.is_cut, lines.is_frozen)
+        };
         let is_for_the_sender = wakeup.to.is_some() && wakeup.to == wakeup.source;
         match self.sabotage {
             Sabotage::ForgetsTheSource => wakeup.source = None,
@@ -183,7 +199,7 @@ impl ClusterCoordinator for End {
             Sabotage::HangsDuringOutages if is_cut => std::future::pending().await,
             _ => {}
         }
-        if is_cut {
+        if is_cut || is_frozen {
             return;
         }
         for (end, listener) in &self.lines.lock().unwrap().listeners {

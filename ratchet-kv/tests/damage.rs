@@ -51,7 +51,7 @@ async fn a_damaged_job_leaves_nothing_behind_whatever_the_field() {
         let job = NewJob::new("mail", &1).lane("l").permit("api");
         job.unique_key("u").tag("t").idempotency_key("i")
     };
-    let text = ratchet_core::model::StoredJob::enqueued(&job(), 0);
+    let text = StoredJob::enqueued(&job(), 0);
     let text: serde_json::Value = serde_json::from_str(&text.encode().unwrap()).unwrap();
     for field in text.as_object().unwrap().keys() {
         if ["v", "id", "queue", "state"].contains(&&**field) {

@@ -310,9 +310,10 @@ impl<D: Dialect> fmt::Debug for SqlStore<D> {
 
 /// Runs `work` to its end in a separate task, even if the caller stops waiting for the result.
 ///
-/// So a connection that opens slowly is still opened, and a later call can use it. A caller also
-/// cannot interrupt the opening, so no lock is bound to the session of a connection that was
-/// dropped.
+/// So a connection that opens slowly is still opened, and a later call can use it. A caller that
+/// stops waiting cannot interrupt the opening between two of its statements either. The statement
+/// that binds locks to the new session may still take effect although its reply is lost. The leader
+/// then renews, and binds the lock to the current session.
 async fn uninterrupted<T: Send + 'static>(
     work: impl Future<Output = Inner<T>> + Send + 'static,
 ) -> Inner<T> {

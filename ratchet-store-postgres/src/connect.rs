@@ -25,7 +25,8 @@ const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
 /// Settings with which the server detects a vanished client. They also keep load balancers and NAT
 /// gateways from dropping idle connections. The driver has no such settings to detect a vanished
-/// server. In that case, the deadline of a call ends its wait.
+/// server. In that case, the deadline of a call ends its wait. A step of opening a connection ends
+/// after the acquire timeout.
 const PROBES: [(&str, i64); 4] = [
     ("tcp_keepalives_idle", 30),
     ("tcp_keepalives_interval", 10),
@@ -103,7 +104,11 @@ pub(crate) async fn connect(
         .classified()
 }
 
-async fn within<T>(patience: Duration, connecting: impl Future<Output = T>) -> Result<T> {
+/// Waits for a step of opening a connection. Fails with `Unavailable` after `patience`.
+pub(crate) async fn within<T>(
+    patience: Duration,
+    connecting: impl Future<Output = T>,
+) -> Result<T> {
     tokio::time::timeout(patience, connecting)
         .await
         .map_err(|_| {

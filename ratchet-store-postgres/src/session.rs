@@ -10,7 +10,7 @@ use ratchet_core::StoreErrorKind;
 use ratchet_sql::{Failure, Made, Query as _, Result, Row as _, Run as _};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 
-use crate::connect::connect;
+use crate::connect::{connect, within};
 use crate::connection::Caller;
 use crate::dialect::Row;
 use crate::statements::{Statement, Statements};
@@ -99,7 +99,8 @@ impl Slot {
         }
         let connected = async {
             let mut connection = connect(options, patience).await?;
-            let session = binding.bind(&mut connection, self.session).await?;
+            let bind = binding.bind(&mut connection, self.session);
+            let session = within(patience, bind).await??;
             Ok((connection, session))
         };
         match connected.await {

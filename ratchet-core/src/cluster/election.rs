@@ -291,6 +291,13 @@ impl Election {
         })
     }
 
+    /// Returns the node that led at this candidate's last reading, while that node may still trust
+    /// its tenure.
+    fn rival(&self) -> Option<Rival> {
+        let rival = self.rival.clone();
+        rival.filter(|rival| time::monotonic() < rival.until)
+    }
+
     /// Returns the outcome of the turn if this candidate may not try to acquire the lock yet.
     /// `None` if it may.
     ///
@@ -309,19 +316,26 @@ impl Election {
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
         if let Some(readings) = self.readings.clone() {
             let age = self.timings.heartbeat / 10;
-            let holder = readings.holder(&self.store, self.leadership.lock(), age);
+            let (store, lock) = (
+                SharedStore::clone(&self.store),
+                self.leadership.lock().clone(),
+            );
+            let holder = readings.holder(store, lock, age);
             let holder = within(age.min(self.timings.renew_timeout), "list_locks", holder).await;
-            // If the lock may be free, it is read again below, because a decision needs a new
-            // reading. It is also read again if the shared reading is slow or fails. The shared
-            // reading uses a connection for jobs, and jobs that use all of these connections must
-            // not delay a takeover.
-            let holder = holder.ok().flatten();
-            if let Some(holder) = holder.filter(|holder| holder.owner != *owner) {
-                return Ok(Some(self.note_rival(holder)));
+            match (holder, self.rival()) {
+                (Ok(Some(holder)), _) if holder.owner != *owner => {
+                    return Ok(Some(self.note_rival(holder)));
+                }
+                // The shared reading is slow or fails. Reading each lock on its own would load the
+                // database further.
+                (Err(_), Some(rival)) => return Ok(Some(rival.leads())),
+                // The lock may be free. A decision needs a new reading, even if the shared reading
+                // is slow: that reading uses a connection for jobs, and jobs that use all of these
+                // connections must not delay a takeover.
+                _ => {}
             }
         }
-        let rival = self.rival.clone();
-        let rival = rival.filter(|rival| time::monotonic() < rival.until);
+        let rival = self.rival();
         let locks = self.store.locks();
         let inspect = locks.inspect(self.leadership.lock());
         let lock = within(self.timings.renew_timeout, "inspect", inspect).await?;

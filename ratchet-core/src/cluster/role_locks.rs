@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -11,8 +12,8 @@ use crate::name::Name;
 use crate::store::{HeldLock, LockInfo, SharedStore};
 use crate::time;
 
-/// Maximum number of locks that one call reads. Few clusters have more roles. With a larger page, a
-/// call could read many locks of applications, whose names may follow those of the roles.
+/// Maximum number of locks that one call reads. Few clusters have more roles. The locks of an
+/// application may follow those of the roles, so a larger page could contain many of them.
 const PAGE: usize = 500;
 
 /// Returns the locks of all roles in the order of their names. `list` reads the next page: it gets
@@ -55,26 +56,37 @@ struct Reading {
 }
 
 impl RoleLocks {
-    /// Returns the holder of a lock from a reading that began at most `age` ago. Returns `None` if
-    /// the lock may be free by now.
+    /// Returns the holder of a lock from a reading that began at most `age` ago, or after this call
+    /// began. Returns `None` if the lock may be free by now.
     ///
     /// # Errors
     /// A failure of the store.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the reading continues, and later callers use it. So a slow
+    /// database gets no additional readings because it is slow.
     pub(crate) async fn holder(
-        &self,
-        store: &SharedStore,
-        lock: &Name,
+        self: Arc<Self>,
+        store: SharedStore,
+        lock: Name,
         age: Duration,
     ) -> Result<Option<HeldLock>> {
-        // Other callers wait for this reading, and then use it.
-        let mut last = self.0.lock().await;
-        let reading = match last.take() {
-            Some(reading) if reading.asked.elapsed() <= age => reading,
-            _ => Reading::read(store).await?,
-        };
-        let holder = reading.holder(lock);
-        *last = Some(reading);
-        Ok(holder)
+        let began = time::monotonic();
+        let reading = tokio::spawn(async move {
+            // Other callers wait for this reading, and then use it.
+            let mut last = self.0.lock().await;
+            let is_recent =
+                |reading: &Reading| reading.asked >= began || reading.asked.elapsed() <= age;
+            let reading = match last.take().filter(is_recent) {
+                Some(reading) => reading,
+                None => Reading::read(&store).await?,
+            };
+            let holder = reading.holder(&lock);
+            *last = Some(reading);
+            Ok(holder)
+        });
+        // The task ends early only if the runtime shuts down.
+        reading.await.unwrap_or(Ok(None))
     }
 }
 

@@ -65,6 +65,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         a_claim_taken_back_meanwhile_leaves_no_child_waiting a_rollback_leaves_no_links;
     network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
         an_action_whose_commit_is_not_heard_of_is_not_done_again
+        a_connection_that_falls_silent_while_it_opens_is_replaced
         calls_on_silent_connections_end_at_the_deadline
         a_silent_connection_for_wakeups_is_noticed a_wrong_password_is_misconfigured
         a_setting_that_is_refused_is_done_without a_deaf_connection_for_wakeups_is_warned_about

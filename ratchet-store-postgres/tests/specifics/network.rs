@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
-use ratchet_conformance::Proxy;
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, heartbeat, job, name};
+use ratchet_conformance::{Outage, Proxy};
 use ratchet_core::cluster::Wakeup;
 use ratchet_core::model::{Detail, Fenced, Guard, JobSelector, NodeSweep, PurgeRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};
@@ -47,6 +47,23 @@ pub(crate) async fn an_action_whose_commit_is_not_heard_of_is_not_done_again(sch
         .await
         .unwrap();
     assert_eq!(stored[0].as_ref().unwrap().state, JobState::Cancelled);
+}
+
+/// The connection for heartbeats and locks falls silent after the login, while the store binds
+/// locks to its session.
+pub(crate) async fn a_connection_that_falls_silent_while_it_opens_is_replaced(schema: Arc<Schema>) {
+    let (proxy, url) = proxy_to(&schema.url).await;
+    let store = PostgresStore::builder(&url).schema(&schema.name);
+    let store = store.acquire_timeout(Duration::from_secs(1));
+    let store = store.deadline(Duration::from_secs(2)).session_locks(true);
+    let store = store.connect().await.unwrap();
+    store.database_time().await.unwrap();
+    proxy.swallow(&[b"pg_backend_pid"]);
+    proxy.cut().await;
+    proxy.mend().await;
+    let works = async { while store.database_time().await.is_err() {} };
+    let works = tokio::time::timeout(Duration::from_secs(60), works).await;
+    works.expect("the store should open another connection");
 }
 
 pub(crate) async fn calls_on_silent_connections_end_at_the_deadline(schema: Arc<Schema>) {

@@ -147,7 +147,8 @@ pub(crate) async fn run(run: Arc<BeaconHandles>) {
         let wakeup = wakeups.next().await;
         if let Some((leader, leads_for)) = wakeup.as_beacon() {
             run.beacons.receive(leader, leads_for);
-        } else if wakeup.is_for_all() {
+        } else if wakeup.is_for_all() && wakeup.source.is_none() {
+            // A transport sends such a wakeup after an outage. A wakeup from a node shows no outage.
             run.beacons.doubt();
         }
     }
@@ -156,6 +157,7 @@ pub(crate) async fn run(run: Arc<BeaconHandles>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::{InProcessCoordinator, Wakeup};
 
     #[tokio::test(start_paused = true)]
     async fn a_leader_that_resigned_is_not_trusted_because_of_a_late_beacon() {
@@ -171,6 +173,39 @@ mod tests {
         assert_eq!(beacons.leader(), Some(b));
         beacons.receive(a, Duration::ZERO);
         assert_eq!(beacons.leader(), Some(b));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_wakeup_without_a_sender_ends_the_trust() {
+        let coordinator = Arc::new(InProcessCoordinator::new());
+        let beacons = Arc::new(Beacons::default());
+        let receiver = tokio::spawn(run(Arc::new(BeaconHandles {
+            coordinator: Arc::clone(&coordinator) as Arc<dyn ClusterCoordinator>,
+            beacons: Arc::clone(&beacons),
+        })));
+        let (leader, other) = (NodeId::new(), NodeId::new());
+        let passed_on = async || tokio::time::sleep(Duration::from_millis(1)).await;
+        passed_on().await;
+        let seconds = Duration::from_secs(8);
+        coordinator.notify(Wakeup::beacon(leader, seconds)).await;
+        passed_on().await;
+        assert_eq!(beacons.leader(), Some(leader));
+        coordinator.notify(Wakeup::any().from_node(other)).await;
+        passed_on().await;
+        assert_eq!(beacons.leader(), Some(leader));
+        coordinator.notify(Wakeup::any()).await;
+        passed_on().await;
+        assert_eq!(beacons.leader(), None);
+        receiver.abort();
+    }
+
+    #[test]
+    fn a_leader_with_a_moment_left_has_not_resigned() {
+        let leader = NodeId::new();
+        let beacon = Wakeup::beacon(leader, Duration::from_micros(400));
+        assert_eq!(beacon.as_beacon(), Some((leader, Duration::from_millis(1))));
+        let resigned = Wakeup::beacon(leader, Duration::ZERO);
+        assert_eq!(resigned.as_beacon(), Some((leader, Duration::ZERO)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -30,8 +30,7 @@ const TOLERANCE: i64 = 100;
 /// slowly than this. A drift of a tenth is also too small to make a live node count as dead.
 const DRIFT: i64 = 10;
 /// Maximum drift, in milliseconds, that does not count as a step, however long the time between two
-/// heartbeats. It is shorter than a node may be silent. Time services correct less than this in an
-/// hour; a faster correction counts as a step, which only delays the recovery of dead nodes.
+/// heartbeats. A faster correction counts as a step, which only delays the recovery of dead nodes.
 const LARGEST_DRIFT: i64 = 6_000;
 
 /// Reading of the database's clock by one heartbeat.

@@ -90,12 +90,6 @@ impl Liveness {
             received: now,
             database,
         });
-        if let Some(step) = step {
-            metrics::clock_stepped(matches!(step, ClockStep::Forward(_)));
-            let again = self.common.config.dead_after;
-            tracing::warn!(?step, silence_counts_after = ?again, "the database's clock stepped; \
-                for a while, silent nodes are not declared dead");
-        }
         let mut heard = self
             .heard_since
             .lock()
@@ -109,9 +103,6 @@ impl Liveness {
             true => dead_after.max(self.common.config.heartbeat_max.mul_f64(1.5)),
             false => dead_after,
         };
-        if rewound {
-            Self::rewound(again);
-        }
         // If `previous` is later, a heartbeat whose reply was lost wrote it. That heartbeat may
         // hide an earlier rewind of the database, so it counts as a gap.
         let goes_on = written.is_none_or(|at| reply.previous == Some(at));
@@ -144,6 +135,14 @@ impl Liveness {
             gap: heartbeat.interval.saturating_mul(2).max(dead_after / 2),
         });
         drop(heard);
+        if let Some(step) = step {
+            metrics::clock_stepped(matches!(step, ClockStep::Forward(_)));
+            tracing::warn!(?step, silence_counts_after = ?patience, "the database's clock \
+                stepped; for a while, silent nodes are not declared dead");
+        }
+        if rewound {
+            Self::rewound(patience);
+        }
         if alive {
             self.heard.notify_waiters();
         }
@@ -196,10 +195,10 @@ impl Liveness {
     /// or by a restore from a backup. The rows of other nodes are then outdated, and the claims
     /// that this node holds may be missing. The silence of other nodes counts again after the time
     /// `again`.
-    fn rewound(again: Duration) {
+    fn rewound(patience: Duration) {
         metrics::database_rewound();
         tracing::warn!(
-            silence_counts_after = ?again,
+            silence_counts_after = ?patience,
             "the database went back to an earlier state: this node's row lacks its last heartbeat"
         );
     }
