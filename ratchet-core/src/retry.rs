@@ -41,7 +41,7 @@ pub enum Backoff {
         /// The delay after the first attempt.
         #[serde(with = "millis")]
         base: Duration,
-        /// The maximum delay.
+        /// The maximum delay, before jitter.
         #[serde(with = "millis")]
         cap: Duration,
     },
@@ -50,7 +50,7 @@ pub enum Backoff {
         /// The delay after the first attempt.
         #[serde(with = "millis")]
         base: Duration,
-        /// The maximum delay.
+        /// The maximum delay, before jitter.
         #[serde(with = "millis")]
         cap: Duration,
     },
@@ -78,7 +78,7 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Creates a policy that allows one attempt, without a retry.
+    /// Creates a policy that allows one attempt and no retry.
     #[must_use]
     pub const fn never() -> Self {
         Self::new(1, Backoff::None)
@@ -114,8 +114,8 @@ impl RetryPolicy {
         Self::new(max_attempts, Backoff::Exponential { base, cap })
     }
 
-    /// Adds jitter. Each delay becomes up to `percent` % shorter or longer at random, so jobs that
-    /// failed at the same time are retried at different times.
+    /// Sets the jitter: each delay becomes up to `percent` % shorter or longer at random. Jobs that
+    /// failed at the same time are then retried at different times.
     #[must_use]
     pub const fn with_jitter(mut self, percent: u8) -> Self {
         self.jitter_percent = percent;
@@ -179,7 +179,7 @@ impl RetryPolicy {
     /// policy of the first version of Ratchet, for which a store keeps no text.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `retry` if the policy cannot be serialized.
+    /// [`InvalidInput`] naming `retry` if the policy cannot be serialized.
     pub fn to_stored(&self) -> Result<Option<String>, InvalidInput> {
         if *self == Self::UNSTORED {
             return Ok(None);
@@ -188,10 +188,11 @@ impl RetryPolicy {
         Ok(Some(json.as_str().to_owned()))
     }
 
-    /// Reads a policy from the text that [`to_stored`](Self::to_stored) returned, or from `None`.
+    /// Reads a policy from a result of [`to_stored`](Self::to_stored). `None` is the default policy
+    /// of the first version of Ratchet.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `retry` if the text is not a policy.
+    /// [`InvalidInput`] naming `retry` if the text is not a policy.
     pub fn from_stored(stored: Option<&str>) -> Result<Self, InvalidInput> {
         stored.map_or(Ok(Self::UNSTORED), |text| {
             serde_json::from_str(text)
@@ -222,8 +223,8 @@ impl RetryPolicy {
     /// Checks that the policy is valid.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `retry` if no attempt is allowed, a delay is zero, the cap is below the
-    /// base, a delay is above [`MAX_DELAY`], or the jitter is above 100 %.
+    /// [`InvalidInput`] naming `retry` if no attempt is allowed, a delay is zero, the cap is below
+    /// the base, a delay is above [`MAX_DELAY`], or the jitter is above 100 %.
     pub fn validate(&self) -> Result<(), InvalidInput> {
         let problem = match self.backoff {
             _ if self.max_attempts == 0 => "allows no attempt".to_owned(),

@@ -9,8 +9,8 @@ use crate::name::Name;
 /// The properties that decide whether a node may claim a job: its queue, its kind, the capability
 /// it requires, and the resource whose permit it needs.
 ///
-/// A store has few routes and many jobs. So a store can keep one claim index per route. A claim
-/// then reads only jobs that the node may claim.
+/// A store has few routes and many jobs. So it can index the due jobs of each route separately. A
+/// claim then reads only jobs that its node may claim.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client) -> Result<(), ratchet::BoxError> {
@@ -58,15 +58,15 @@ impl Route {
         })
     }
 
-    /// Returns the required capability as stores keep it. If the route requires no capability, the
-    /// text is empty. An empty text is not a valid name.
+    /// Returns the text that stores keep for the required capability: its name, or an empty text if
+    /// the route requires no capability. No valid name is empty.
     #[must_use]
     pub fn capability_text(&self) -> &str {
         self.capability.as_ref().map_or("", Name::as_str)
     }
 
-    /// Returns the resource whose permit the job needs, as stores keep it. If the job needs no
-    /// permit, the text is empty, which is not a valid name.
+    /// Returns the text that stores keep for the resource whose permit the job needs: its name, or
+    /// an empty text if the job needs no permit. No valid name is empty.
     #[must_use]
     pub fn permit_text(&self) -> &str {
         self.permit.as_ref().map_or("", Name::as_str)

@@ -10,7 +10,7 @@
 //!    └──────▶ Paused ──────── cancel ──────────┘
 //! ```
 //!
-//! Two transitions are not in the diagram. A dead letter that is requeued becomes Blocked if its
+//! The diagram leaves out some transitions. A dead letter that is requeued becomes Blocked if its
 //! lane has other unfinished jobs, or if it still has open links or an undelivered signal. A
 //! blocked job whose signal does not come in time becomes Failed.
 
@@ -31,7 +31,7 @@ use crate::priority::Priority;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum JobState {
-    /// The job waits to be claimed. A node can claim the job once it is due.
+    /// The job waits for a node to claim it, which is possible once the job is due.
     Pending = 0,
     /// The job waits for something other than its due time: for earlier jobs of its lane, for the
     /// jobs and batches that it is linked to, or for a signal.
@@ -87,7 +87,7 @@ impl JobState {
     /// Returns `to` if a job may change from this state to the state `to`.
     ///
     /// # Errors
-    /// [`IllegalTransition`] if the table does not allow the change.
+    /// [`IllegalTransition`] if a job may not make this change.
     pub const fn transition(self, to: Self) -> Result<Self, IllegalTransition> {
         let legal = match self {
             Self::Pending => matches!(to, Self::Running | Self::Paused | Self::Cancelled),
@@ -177,7 +177,7 @@ pub enum JobAction {
     /// whose signal was never delivered waits for it again, with the full timeout.
     Requeue,
     /// Pauses a pending job, so it is not claimed until it is resumed. If the job is the head of a
-    /// lane, the other jobs of the lane wait. Jobs that are linked to the paused job wait too. A
+    /// lane, the other jobs of the lane wait. Jobs whose links depend on the paused job wait too. A
     /// `Blocked` job cannot be paused.
     Pause,
     /// Makes a paused job pending again. The job keeps its `run_at`.

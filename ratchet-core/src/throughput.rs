@@ -28,8 +28,8 @@ pub struct Throughput {
     pub wait: Option<Duration>,
 }
 
-/// Measures the throughput of a cluster from the heartbeats of its nodes. A heartbeat that
-/// was already read has no effect.
+/// Measures the throughput of a cluster from the heartbeats of its nodes. Reading a heartbeat a
+/// second time has no effect.
 ///
 /// For each node, the growth of its [`totals`](crate::model::NodeLoad::totals) between its last two
 /// heartbeats is divided by the seconds between them, by the database's clock
@@ -187,7 +187,8 @@ mod tests {
         assert!((rates.failed_per_s - 0.5).abs() < 0.001, "{rates:?}");
         assert!((rates.retried_per_s - 1.0).abs() < 0.001, "{rates:?}");
         assert_eq!(rates.wait, Some(Duration::from_millis(10)));
-        // Only the second node has sent a new heartbeat; the window of the first still counts.
+        // Only the second node has sent a new heartbeat. The first node still counts with the work
+        // between its last two heartbeats.
         meter.read(&[
             node(one, 10_000, Some(NodeTotals::new(150, 500, 130, 10, 15))),
             node(other, 6_000, Some(NodeTotals::new(150, 1_500, 145, 5, 5))),
@@ -247,7 +248,7 @@ mod tests {
         let done = |count| Some(NodeTotals::new(count, 0, count, 0, 0));
         meter.read(&[node(one, 0, done(1_000))]);
         meter.read(&[node(one, 5_000, done(1_010))]);
-        // The node was declared dead and continues under a new id, with the totals that it had.
+        // The node was declared dead and continues under a new id. It keeps its earlier totals.
         meter.read(&[node(back, 6_000, done(1_012))]);
         assert_eq!(meter.throughput(), None);
         meter.read(&[node(back, 11_000, done(1_017))]);

@@ -25,7 +25,7 @@ impl TraceContext {
     /// Creates a context from the value of a `traceparent` header, after checking the value.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `traceparent` if the text does not have the form
+    /// [`InvalidInput`] naming `traceparent` if the text does not have the form
     /// `00-<32 hex>-<16 hex>-<2 hex>` in lower case, or if one of the two ids consists of zeros
     /// only.
     pub fn new(traceparent: impl Into<String>) -> Result<Self, InvalidInput> {
@@ -55,7 +55,7 @@ impl TraceContext {
     /// Adds the value of a `tracestate` header.
     ///
     /// # Errors
-    /// [`InvalidInput`] on `tracestate` if the text is longer than 512 bytes or not printable
+    /// [`InvalidInput`] naming `tracestate` if the text is longer than 512 bytes or not printable
     /// ASCII.
     pub fn with_state(mut self, tracestate: impl Into<String>) -> Result<Self, InvalidInput> {
         let state = tracestate.into();

@@ -1,5 +1,5 @@
-//! Cron expressions in a time zone: computes the slots of a pattern on a wall clock that may be set
-//! forward and back.
+//! Computes the slots of a cron expression in a time zone, whose wall clock may be set forward and
+//! back.
 
 use std::iter;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error::InvalidInput;
 const MAX_BYTES: usize = 256;
 
 /// The maximum number of matching days that a search for a slot examines. A matching day has no
-/// slot only if the clock skips the time of day, which happens at most once a year. So 400 matching
+/// slot only if the clock skips the expression's time of day, at most once a year. So 400 matching
 /// days without a slot cover at least 400 years. Calendars repeat after 400 years, so no later day
 /// has a slot either.
 const MOST_DAYS: usize = 400;
@@ -129,7 +129,7 @@ mod tests {
     fn the_rules_of_2026_hold() {
         let zones = Zones::open(&["/nowhere"]);
         for (zone, after, first) in [
-            // This zone is seven hours behind UTC in winter too.
+            // From 2026 on, this zone is seven hours behind UTC in winter too.
             (
                 "America/Vancouver",
                 "2026-12-01T00:00:00Z",

@@ -1,4 +1,4 @@
-//! The policies for missed slots and for overlapping runs.
+//! The policies for missed slots and for overlapping runs of recurring jobs.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ impl Misfire {
     /// Checks that [`CatchUp`](Self::CatchUp) has from 1 to [`MAX_CATCH_UP`] slots.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `misfire` if it has fewer or more.
+    /// [`InvalidInput`] naming `misfire` if the number is outside of this range.
     pub fn validate(self) -> Result<(), InvalidInput> {
         match self {
             Self::CatchUp(0) => Err(InvalidInput::new(
@@ -83,8 +83,9 @@ pub enum Overlap {
     #[default]
     Allow,
     /// The slot is skipped while a job of an earlier slot is unfinished: running, waiting or
-    /// paused. Jobs created under this policy have the unique key `recurring/<name>`, and only
-    /// these jobs count. This includes jobs of an earlier definition with the same name.
+    /// paused. Jobs created under this policy have the unique key `recurring/<name>`. Only an
+    /// unfinished job with this key causes a skip, even if an earlier definition of the same name
+    /// created that job.
     Skip,
 }
 

@@ -91,8 +91,8 @@ use crate::limits::{MAX_DELAY, MAX_RUN_AT};
 use crate::time::{self, Timestamp};
 use cron::Cron;
 
-/// Returns a description of the time-zone data of this process, for its heartbeats. Returns `None`
-/// without the feature `cron`.
+/// Returns a description of the time-zone data of this process. The node reports it in its
+/// heartbeats. Returns `None` without the Cargo feature `cron`.
 pub(crate) fn zone_data_in_use() -> Option<ZoneData> {
     #[cfg(feature = "cron")]
     return Some(ZoneData::in_use());
@@ -176,8 +176,8 @@ impl Schedule {
     /// Returns a schedule with the same cron expression in another zone.
     ///
     /// # Errors
-    /// [`InvalidInput`] naming `zone` if the zone is unknown. The same error if the schedule is an
-    /// interval, which has no zone.
+    /// [`InvalidInput`] naming `zone` if the zone is unknown, or if the schedule is an interval,
+    /// which has no zone.
     pub fn in_zone(&self, zone: &str) -> Result<Self, InvalidInput> {
         match &self.0 {
             Kind::Cron(cron) => Self::cron(cron.expression(), zone),

@@ -77,7 +77,8 @@ const YEAR: Field = Field {
 
 /// Parses a cron expression of 5 to 7 fields, or a short form such as `@daily`.
 ///
-/// The text of an error is the rest of a sentence that begins with `cron`.
+/// An error is the rest of a sentence that begins with "cron", such as "has 4 fields; expected 5
+/// to 7".
 pub(super) fn parse(expression: &str) -> Result<Pattern, String> {
     let mut fields: Vec<&str> = expression.split_whitespace().collect();
     if let [short] = fields[..]
@@ -234,7 +235,7 @@ impl Field {
             }
         };
         let values = (first..=last).step_by(step.unwrap_or(1));
-        // Values after the end of the field wrap around to its start.
+        // Values above the last value of the field wrap around to its first value.
         let wrap = |value| match value > self.last {
             true => value - (self.last - self.first + 1),
             false => value,

@@ -1,5 +1,5 @@
-//! Finds the times and days that an expression matches, on a clock and a calendar without a time
-//! zone.
+//! Finds the times and days that a cron expression matches, on a clock and a calendar without a
+//! time zone.
 //!
 //! Each field is a set of bits, and bit operations compute all matching days of a month at once, so
 //! no search visits single days. A search is always bounded: it visits each of the 14 kinds of
@@ -271,7 +271,7 @@ const fn has(bits: u64, value: u32) -> bool {
     bits >> value & 1 == 1
 }
 
-/// Returns the lowest value of the set that is at least `from`.
+/// Returns the lowest value in the set `bits` that is at least `from`.
 fn next_bit(bits: u64, from: u32) -> Option<u32> {
     let left = bits.checked_shr(from)?;
     (left != 0).then(|| from + left.trailing_zeros())

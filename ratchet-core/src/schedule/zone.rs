@@ -1,4 +1,4 @@
-//! Time zones: when the wall clock of a zone shows a time.
+//! Computes when the wall clock of a time zone shows a given time.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -8,7 +8,7 @@ const MOST_OFFSET: i64 = 26 * 3_600;
 
 /// The maximum number of [stretches](Stretch) that a search visits. Calendars and the rules of
 /// zones repeat after 400 years. A clock that is changed twice a year has 800 stretches in this
-/// time.
+/// time, so a longer search would find nothing new.
 const MOST_STRETCHES: usize = 1_000;
 
 /// A time zone, with its rules from the time-zone data in use.
@@ -117,8 +117,9 @@ mod tests {
 
     use super::*;
 
-    /// On some days, the clocks of New York are set forward from 02:00 to 03:00. The expression
-    /// matches 02:30 on exactly these days, so no clock shows a match.
+    /// On some days, the clocks of New York are set forward from 02:00 to 03:00. In this test,
+    /// `next_match` matches 02:30 on exactly these days. So the clock never shows a match, and the
+    /// search must end without one.
     #[test]
     fn a_search_for_what_no_clock_shows_ends() {
         let zone = jiff::tz::TimeZoneDatabase::bundled().get("America/New_York");

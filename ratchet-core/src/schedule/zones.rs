@@ -1,4 +1,4 @@
-//! Finds the time zones of this process, in the system's data or the compiled-in data.
+//! Looks up time zones by name, in the system's time-zone data and the compiled-in data.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -27,8 +27,8 @@ const MAX_VERSION: usize = 16;
 impl ZoneData {
     /// Returns a description of the time-zone data that this process uses.
     ///
-    /// The first call in the process chooses the directory. Every call reads the version from the
-    /// directory again, because an update of the operating system can change the version.
+    /// The process chooses the directory once, when it first uses time zones. Every call reads the
+    /// version from the directory again, because an update of the operating system can change it.
     #[must_use]
     pub fn in_use() -> Self {
         ZONES.data()
@@ -95,8 +95,8 @@ impl Zones {
     pub(super) fn get(&self, name: &str) -> Result<Zone, InvalidInput> {
         let refused = |problem: String| InvalidInput::new("zone", problem);
         let unknown = || refused(format!("{name:?} is not in the IANA database"));
-        // A directory also has other files, such as `localtime` and `posixrules`. No zone has a
-        // name in lower case.
+        // The directory also has files that are not zones, such as `localtime` and `posixrules`.
+        // Their names begin in lower case, unlike the names of zones.
         if name.starts_with(|first: char| first.is_ascii_lowercase()) && !name.contains('/') {
             return Err(unknown());
         }

@@ -4,9 +4,9 @@
 /// are generated.
 ///
 /// A method is `idempotent` if a second call returns the same answer as the first. Such a call can
-/// be repeated after a timeout. Every other method is `once`. A part is `optional` if
+/// be repeated after a timeout. Every other method is `once`. A trait is `optional` if
 /// [`Store`](crate::store::Store) returns it as an `Option`. The code that uses this macro must
-/// import the types in the signatures.
+/// import the types that occur in the signatures.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_calls {

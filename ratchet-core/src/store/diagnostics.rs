@@ -16,9 +16,9 @@ pub trait DiagnosticStore: Debug + Send + Sync {
     ///   finding with the severity [`Error`](crate::model::Severity::Error), even if the database
     ///   contains jobs.
     /// - **[diag.order]** The findings are in the order of [`Finding::sort`].
-    /// - **[diag.poison]** Each problem is one finding, and so is a check that fails or for which
-    ///   the store lacks a permission. The other checks still run
-    ///   ([`Findings`](crate::model::Findings)). The whole call fails only if the error of the
+    /// - **[diag.poison]** The call returns one finding for each problem, for each check that
+    ///   fails, and for each check for which the store lacks a permission. The other checks still
+    ///   run ([`Findings`](crate::model::Findings)). The whole call fails only if the error of a
     ///   check is transient.
     ///
     /// # Errors

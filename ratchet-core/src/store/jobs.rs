@@ -231,7 +231,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[reclaim.step]** For each step forward of the database's clock that
     ///   [`ReclaimRequest::clock`](crate::model::ReclaimRequest::clock) lists, the pass subtracts
     ///   the size of the step from the age of every time that was stored before the step. If the
-    ///   database's clock is later than this value allows, the clock has stepped again, and silence
+    ///   database's clock is later than `clock` allows, the clock has stepped again, and silence
     ///   does not count.
     /// - **[reclaim.live]** A live node keeps its claim, however long the body runs, unless one of
     ///   the next three clauses applies.
@@ -286,7 +286,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   key. In that case the answer is `KeyTaken`, and the requeued job does not change.
     /// - **[requeue.pass]** In a requeue by filter, a job that is `KeyTaken` counts towards `limit`
     ///   and has an answer. So a caller that continues after the last job of the answers does not
-    ///   meet this job again.
+    ///   act on this job again.
     /// - **[pause.job]** A paused job is not claimed, and a resumed job has its old `run_at`.
     /// - **[reschedule.job]** A rescheduled job is due at its new time, which is computed from the
     ///   database's clock and counts in the claim order. A claim made after the call has returned
@@ -473,7 +473,7 @@ async fn act(
     filter
         .states
         .retain(|state| state.respond(action) != Response::Refuse);
-    // An empty list would select every state.
+    // A filter with an empty list of states would select every state.
     if filter.states.is_empty() {
         return Ok(Vec::new());
     }
@@ -492,8 +492,8 @@ async fn act(
                 ActionOutcome::Refused(_) | ActionOutcome::NotFound
             )
         });
-        // Other calls may have changed all jobs of the page before this one. An empty result would
-        // wrongly mean that no job matches, so read the next page.
+        // Other calls may have changed all jobs of the page before this call could. An empty result
+        // would wrongly mean that no job matches, so read the next page.
         if !acted.is_empty() {
             return Ok(acted);
         }
@@ -514,8 +514,8 @@ mod tests {
 
     type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-    /// Returns a store that runs `first` before its first call of `act_on`, and the list of the
-    /// store's calls.
+    /// Returns a store that runs `first` before its first call of `act_on`, and a list in which the
+    /// store records its calls.
     fn observed(
         store: &MemoryStore,
         first: impl Fn() + Send + Sync + 'static,

@@ -36,9 +36,9 @@ macro_rules! layer {
         /// method of one of the store's parts. The layered store has an optional part only if the
         /// inner store has this part.
         ///
-        /// A call of a provided method of a part, such as [`JobStore::act`], is passed on as one
-        /// call. That method calls other methods, such as [`JobStore::select`], on the inner store
-        /// and not on the layer.
+        /// A call of a provided method of a part, such as [`JobStore::act`], is passed on to the
+        /// inner store as one call. The inner store then calls other methods, such as
+        /// [`JobStore::select`], on itself and not on the layer.
         ///
         /// Put the layer around a store without a door, and the door around the layer:
         /// `Checked::new(Layered::new(layer))`. A layer around a [`Checked`] store also gets the
@@ -172,7 +172,7 @@ macro_rules! accessor {
     };
 }
 
-/// The store that a [`StoreLayer`] makes from its inner store.
+/// A store whose calls go through a [`StoreLayer`] to the layer's inner store.
 ///
 /// See [`StoreLayer`] for an example.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@ use std::fmt;
 use super::LockInfo;
 use crate::name::Name;
 
-/// Builds a page of a list of locks from the rows of a store. The page leaves unreadable rows out,
-/// and asks for further rows instead (`[lock.list]`).
+/// Builds one page of a list of locks from the rows of a store. The page leaves out rows that
+/// cannot be read, and asks for further rows instead, as the clause `[lock.list]` requires.
 #[derive(Debug)]
 pub struct LockPage {
     limit: usize,
@@ -41,9 +41,10 @@ impl LockPage {
         self.limit.saturating_sub(self.locks.len())
     }
 
-    /// Adds the rows that were read, and ignores rows beyond the requested number. A row consists
-    /// of its stored name and its lock. The name is `None` if it is not text. If there are fewer
-    /// rows than requested, the store has no further rows.
+    /// Adds the rows that the store read, and ignores rows beyond the number that
+    /// [`wants`](Self::wants) returned. A row consists of the stored name and the lock. The name is
+    /// `None` if it is not text. If there are fewer rows than requested, the store has no further
+    /// rows.
     pub fn take<E: fmt::Display>(
         &mut self,
         rows: impl IntoIterator<Item = (Option<String>, Result<(Name, LockInfo), E>)>,

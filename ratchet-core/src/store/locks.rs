@@ -8,13 +8,13 @@ use crate::id::Fence;
 use crate::model::Fenced;
 use crate::name::Name;
 
-/// Named locks that expire, with fencing tokens.
+/// Named locks that expire. Each acquisition gets a fencing token, the fence.
 ///
 /// A store may have a setting, off by default, that lets another owner acquire a lock when the
 /// database finds that the holder's connection is lost. The new owner gets a larger fence. Until
-/// another owner acquires the lock, the tenure continues: the holder can renew the lock, and its
-/// guard is valid. Meanwhile [`inspect`](Self::inspect) returns the holder, and reports that its
-/// connection is lost.
+/// another owner acquires the lock, the holder keeps it: the holder can renew the lock, and its
+/// guard is valid. During this time, [`inspect`](Self::inspect) returns the holder, and reports
+/// that its connection is lost.
 #[async_trait]
 pub trait LockStore: Debug + Send + Sync {
     /// Acquires a lock that is free or expired, or that the owner already holds.
@@ -33,7 +33,7 @@ pub trait LockStore: Debug + Send + Sync {
     ///   the lock, even across releases and expiries. The fence is
     ///   [`next_in_time`](crate::next_in_time) of the previous fence (0 if there is none) and the
     ///   database's clock. So it is also larger than a fence that a failover or a restore has lost,
-    ///   unless the clock went back by more than the time that has passed since then.
+    ///   unless the clock went back by more than the time since the lost fence was assigned.
     /// - **[lock.damaged]** If the stored lock cannot be read, the call fails with `Corrupt` and
     ///   changes nothing, because another owner may hold the lock.
     /// - **[lock.ttl]** The door refuses a `ttl` of zero, so a store never receives one.
@@ -95,7 +95,7 @@ pub trait LockStore: Debug + Send + Sync {
 /// result is `stored`, the previous expiry, limited to the range from `now + ttl` to
 /// `now + 2 * ttl`. All values are in milliseconds.
 ///
-/// Within these limits, a renewal never makes the expiry earlier. This matters if a renewal is
+/// Within this range, a renewal never makes the expiry earlier. This matters if a renewal is
 /// delayed and takes effect after a renewal with a later `now`: the delayed renewal does not
 /// shorten the lock, provided that it is less than `ttl` late.
 ///
@@ -133,7 +133,7 @@ pub fn renewed_end(stored: i64, now: i64, ttl: i64) -> i64 {
 pub enum Acquired {
     /// The caller holds the lock.
     Acquired {
-        /// The fencing token of this tenure.
+        /// The fencing token with which the caller holds the lock.
         fence: Fence,
     },
     /// Another owner holds the lock.
@@ -156,7 +156,7 @@ pub enum Acquired {
 pub struct HeldLock {
     /// The owner that holds the lock.
     pub owner: Name,
-    /// The fencing token of the holder's tenure.
+    /// The fencing token with which the owner holds the lock.
     pub fence: Fence,
     /// The time until the lock expires, unless the holder renews it.
     pub remaining: Duration,
@@ -176,7 +176,7 @@ pub struct HeldLock {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// The fencing token of the current or last tenure.
+    /// The fencing token of the current holder, or of the last one if the lock is free.
     pub fence: Fence,
     /// The holder of the lock; `None` if it is free.
     pub holder: Option<HeldLock>,

@@ -2,8 +2,8 @@
 //! stores data.
 //!
 //! The engine makes every call through the door, [`Checked`]. So a store gets only valid input, no
-//! empty batch and no limit of 0. It needs no deadline of its own, and returns `Contention` at
-//! once.
+//! empty batch and no limit of 0. A store needs no deadline of its own. After contention, it
+//! returns `Contention` at once, and the door repeats the call.
 //!
 //! Every method documents its contract as clauses with stable ids in brackets, such as
 //! `[claim.order]`. The conformance suite has at least one case per clause, and no case without a
@@ -14,8 +14,8 @@
 //! - **[errors.kind]** A failed call returns a [`StoreError`](crate::StoreError) whose kind shows
 //!   how the caller can react. Refused input is `Invalid`: the error names the field, and nothing
 //!   has changed. A call that loses a race returns a value, never an error.
-//! - **[errors.poison]** A stored row that cannot be read affects no other row: a call that meets
-//!   it still works for the other rows.
+//! - **[errors.poison]** A stored row that cannot be read affects no other row: a call that
+//!   encounters such a row still works for the other rows.
 //! - **[time.clock]** Everything that depends on the time uses the database's clock, read inside
 //!   the call. The caller's clock never matters.
 //! - **[time.precision]** Times are stored to the millisecond. Durations are rounded up to whole
@@ -23,7 +23,7 @@
 //! - **[guard.write]** A call with a [`Guard`](crate::model::Guard) takes effect only if the
 //!   guard's owner holds the guard's lock, unexpired and with the guard's fence; otherwise the call
 //!   returns `Stale` and changes nothing. The store checks this in the same write, so no other
-//!   tenure can begin between the check and the write.
+//!   owner can acquire the lock between the check and the write.
 //! - **[model.agrees]** The same calls at the same times return the same values, and leave the same
 //!   data, as with [`MemoryStore`](crate::MemoryStore), the executable specification. Only what a
 //!   clause leaves open may differ, such as which claims a limited pass takes.
@@ -202,7 +202,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Returns a coordinator that sends wakeups through the database, if the store has one. If it
     /// has none, wakeups reach only clients and nodes that share one [door](Checked) or its clones.
-    /// So share the store that [`Checked::new`] returned.
+    /// In this case, give all of them the store that one call of [`Checked::new`] returned.
     fn coordinator(&self) -> Option<Arc<dyn ClusterCoordinator>> {
         None
     }

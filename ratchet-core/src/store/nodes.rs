@@ -18,9 +18,9 @@ pub trait NodeStore: Debug + Send + Sync {
     /// Records a heartbeat. The first heartbeat of a node registers the node.
     ///
     /// # Contract
-    /// - **[node.heartbeat]** The row has the label, interval, load and profile of the heartbeat,
-    ///   the status that [`NodeStatus::after_heartbeat`] returns, and the database's time as
-    ///   `last_seen`.
+    /// - **[node.heartbeat]** The node's row has the label, interval, load and profile of the
+    ///   heartbeat, the status that [`NodeStatus::after_heartbeat`] returns, and the database's
+    ///   time as `last_seen`.
     /// - **[node.kinds]** The row has the same list of kinds as the heartbeat. An empty list means
     ///   that the node runs no kinds. `None` is different: it means that the heartbeat did not
     ///   report the kinds.
@@ -78,8 +78,8 @@ pub trait NodeStore: Debug + Send + Sync {
     ///   The answer lists the nodes that this pass marked, in the order of their ids.
     /// - **[node.step]** For each step forward of the database's clock that [`NodeSweep::clock`]
     ///   lists, the pass subtracts the size of the step from the silence of nodes that were last
-    ///   seen before the step. If the database's clock is later than this value allows, no node
-    ///   counts as silent.
+    ///   seen before the step. If the database's clock is later than `clock` allows, no node counts
+    ///   as silent.
     /// - **[node.forget]** A `Left` or `Dead` node that owns no claims is deleted when its last
     ///   heartbeat is older than `forget_after` ([`NodeSweep::forgets`]). This also holds for a
     ///   node that this pass marks dead: it is then listed in `died` and counted in `forgotten`.

@@ -44,8 +44,8 @@ pub trait QueueStore: Debug + Send + Sync {
 
     /// Lists the routes with a pending job that is due, or that becomes due within `within`.
     ///
-    /// Nodes call this method every few seconds. So a call must cost only a few seeks in the claim
-    /// index per route, and must not read the backlog.
+    /// Nodes call this method every few seconds. So a call must cost only a few index seeks per
+    /// route, and must not read the backlog.
     ///
     /// # Contract
     /// - **[queue.due]** The list has exactly the routes with a pending job that is due, or becomes

@@ -70,13 +70,14 @@ pub trait RecurringStore: Debug + Send + Sync {
     /// - **[recurring.claim]** The call stores and returns each claimed definition as
     ///   [`RecurringRecord::claimed`] returns it, with a claim until now + lease. Of concurrent
     ///   calls, only one gets each definition.
-    /// - **[recurring.clock]** The answer contains the database's time for which the call found the
-    ///   due definitions.
+    /// - **[recurring.clock]** The answer contains the database's time at which the call decided
+    ///   which definitions are due.
     /// - **[recurring.unreadable]** A due definition that cannot be read is claimed too, and the
     ///   answer contains only the number of such definitions. Because of their claims, later calls
     ///   skip these definitions and claim readable ones.
-    /// - **[recurring.hint]** The answer contains the shortest [`RecurringRecord::wakes_in`] of all
-    ///   definitions that this call has not claimed.
+    /// - **[recurring.hint]** The answer contains the time until the first of the definitions that
+    ///   this call has not claimed can be claimed: the shortest of their
+    ///   [`RecurringRecord::wakes_in`].
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store. After a failure, definitions may have been claimed.
@@ -136,9 +137,10 @@ pub trait RecurringStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[recurring.retire]** The call deletes exactly the definitions for which
-    ///   [`RetireRecurring::retires`] returns true, with the start time in the node's row. If the
-    ///   node has no row, the call deletes no definition. The call returns the names of the deleted
-    ///   definitions, in order. The guard works as in `[guard.write]`.
+    ///   [`RetireRecurring::retires`] returns true. The start time for this function is in the row
+    ///   of the node that the request names. If the node has no row, the call deletes no
+    ///   definition. The call returns the names of the deleted definitions, in order. The guard
+    ///   works as in `[guard.write]`.
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

@@ -8,7 +8,7 @@ use crate::model::{Delivered, Signal};
 
 /// Delivers signals: external events that jobs wait for.
 ///
-/// A job waits for its signal from its enqueue on. Signals that were sent earlier do not count. A
+/// A job waits for its signal from the time it is enqueued. Earlier signals do not count. A
 /// store without this part never receives a job that waits for a signal, because the
 /// [door](super::Checked) refuses such jobs.
 ///
@@ -21,10 +21,10 @@ pub trait SignalStore: Debug + Send + Sync {
     /// Delivers a signal to all its targets or, on an error, to none.
     ///
     /// # Contract
-    /// - **[signal.deliver]** A job that waits for the signal stores its payload and the time of
-    ///   the delivery. If the job has no open links, the same write makes it `Pending`, due at its
-    ///   `run_at` or now, whichever is later. A signal to a name reaches every job that waits for
-    ///   the name. A signal to a job id reaches only that job.
+    /// - **[signal.deliver]** The call stores the signal's payload and the time of the delivery
+    ///   with each job that waits for the signal. If the job has no open links, the same write
+    ///   makes it `Pending`, due at its `run_at` or now, whichever is later. A signal to a name
+    ///   reaches every job that waits for the name. A signal to a job id reaches only that job.
     /// - **[signal.once]** A job receives only one signal: the first that is delivered, even if
     ///   several are delivered at the same time.
     /// - **[signal.late]** A job receives no signal once its deadline has come or it has ended.
@@ -41,9 +41,9 @@ pub trait SignalStore: Debug + Send + Sync {
     /// # Contract
     /// - **[signal.expire]** A job that still waits at its deadline, and not before, becomes
     ///   `Failed` with the error [`SignalWait::missed`](crate::model::SignalWait::missed). No
-    ///   attempt is counted or added to its history. Its unique key is freed, its batch counts it,
-    ///   and the links on it are decided, as for any other end. Of concurrent calls, only one fails
-    ///   the job. Each call returns the jobs that it failed, in order of id.
+    ///   attempt is counted or added to the job's history. As for any other end, the unique key is
+    ///   freed, the batch counts the job, and the links on the job are decided. Of concurrent
+    ///   calls, only one fails the job. Each call returns the jobs that it failed, in order of id.
     /// - **[signal.limit]** A call fails at most `limit` jobs, and fewer only if fewer jobs are
     ///   overdue.
     ///

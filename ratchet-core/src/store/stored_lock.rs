@@ -7,8 +7,8 @@ use crate::model::{Fenced, Guard, document};
 use crate::name::Name;
 use crate::time::millis_between;
 
-/// The stored state of a lock, and the rules that follow from it. Times are milliseconds on the
-/// database's clock.
+/// The stored state of a lock, with the functions that acquire, renew and release the lock. Times
+/// are milliseconds on the database's clock.
 ///
 /// ```
 /// use ratchet::{Acquired, Name};
@@ -24,11 +24,12 @@ use crate::time::millis_between;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLock {
-    /// The owner of the current or last tenure.
+    /// The owner that holds the lock, or the last one that held it.
     pub owner: Name,
-    /// The fencing token of this tenure.
+    /// The fencing token that this owner got when it acquired the lock.
     pub fence: Fence,
-    /// Time at which the tenure expires or expired. `None` if its owner released the lock.
+    /// The time at which the lock expires or expired. `None` if the owner released the lock, or if
+    /// the lock was never acquired.
     pub expires_at: Option<i64>,
 }
 
@@ -40,7 +41,8 @@ struct Document {
 }
 
 impl StoredLock {
-    /// Creates a lock that was never acquired: it is free and has the fence 0.
+    /// Creates a lock that was never acquired: it is free and has the fence 0. `owner` fills the
+    /// field until the lock is acquired.
     #[must_use]
     pub const fn unused(owner: Name) -> Self {
         Self {
@@ -56,13 +58,13 @@ impl StoredLock {
         self.expires_at.is_some_and(|end| end > now)
     }
 
-    /// Returns whether the tenure with this owner and this fence still lasts at `now`.
+    /// Returns whether `owner` holds the lock with this fence at `now`.
     #[must_use]
     pub fn is_held_by(&self, owner: &Name, fence: Fence, now: i64) -> bool {
         self.is_held(now) && self.is_of(owner, fence)
     }
 
-    /// Returns whether the last tenure had this owner and this fence, and ended by a release. A
+    /// Returns whether `owner` was the last to hold the lock, with this fence, and released it. A
     /// release that is repeated because its answer was lost finds the lock in this state.
     #[must_use]
     pub fn was_released_by(&self, owner: &Name, fence: Fence) -> bool {
@@ -87,8 +89,8 @@ impl StoredLock {
         Acquired::Acquired { fence: self.fence }
     }
 
-    /// Extends the tenure with this owner and this fence to `ttl` milliseconds after `now`, if it
-    /// still lasts.
+    /// Extends the lock to the time that [`renewed_end`] returns, if `owner` holds the lock with
+    /// this fence. Otherwise the result is `Stale`, and the lock does not change.
     pub fn renew(&mut self, owner: &Name, fence: Fence, ttl: i64, now: i64) -> Fenced {
         let held = self.is_held_by(owner, fence, now);
         if held {
@@ -97,7 +99,8 @@ impl StoredLock {
         Fenced::when(held)
     }
 
-    /// Ends the tenure with this owner and this fence, if it still lasts.
+    /// Releases the lock if `owner` holds it with this fence at `now`. Otherwise the result is
+    /// `Stale`, and the lock does not change.
     pub fn release(&mut self, owner: &Name, fence: Fence, now: i64) -> Fenced {
         let held = self.is_held_by(owner, fence, now);
         if held {
@@ -106,7 +109,8 @@ impl StoredLock {
         Fenced::when(held)
     }
 
-    /// Returns whether the tenure named in the guard of a write still lasts. `[guard.write]`
+    /// Returns whether the guard's owner holds the lock with the guard's fence at `now`. A guarded
+    /// write takes effect only then (`[guard.write]`).
     #[must_use]
     pub fn allows(&self, guard: &Guard, now: i64) -> bool {
         self.is_held_by(&guard.owner, guard.fence, now)
@@ -129,7 +133,7 @@ impl StoredLock {
     /// returned.
     ///
     /// # Errors
-    /// Returns an [`InvalidInput`] for `document` if the text is not such a document.
+    /// Returns an [`InvalidInput`] naming `document` if the text is not such a document.
     pub fn decode(document: &str) -> Result<Self, InvalidInput> {
         let read: Document = document::decode(document)?;
         Ok(Self {

@@ -14,9 +14,9 @@ use crate::model::{Enqueued, NewJob};
 pub trait TransactionStore: Send + Sync {
     /// Stores jobs in the transaction that is open on this connection. The jobs exist once the
     /// transaction commits. If the store sends wakeups through the database, the commit also sends
-    /// [`JobWakeups::of_created`]. The clauses of [`JobStore::enqueue`](super::JobStore::enqueue)
-    /// hold. The conformance suite cannot begin a driver's transaction, so each store tests these
-    /// clauses itself.
+    /// the wakeups that [`JobWakeups::of_created`] returns. The clauses of
+    /// [`JobStore::enqueue`](super::JobStore::enqueue) hold. The conformance suite cannot begin a
+    /// driver's transaction, so each store tests these clauses itself.
     ///
     /// This method is not an `async fn`, because the connections of some drivers cannot move to
     /// another thread. A store for such a driver does the work before the method returns, and the

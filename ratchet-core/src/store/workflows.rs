@@ -50,22 +50,22 @@ use crate::store::Changed;
 /// - **[batch.join]** The write that stores a new job of a batch increases the total of the batch
 ///   by one. If the batch is not stored or is closed, the enqueue is `Invalid` (field `batch`) and
 ///   nothing is stored.
-/// - **[batch.count]** The write that ends a child counts it in its batch, by its state, and only
-///   once. A child that is requeued and ends again is not counted again.
-/// - **[batch.end]** A batch ends in the write after which it is closed and all its children are
+/// - **[batch.count]** The write that ends a job of a batch counts the job in the batch, by its
+///   state, and only once. A job that is requeued and ends again is not counted again.
+/// - **[batch.end]** A batch ends in the write after which it is closed and all its jobs are
 ///   counted; the time of this write is its end.
-/// - **[batch.callback]** The write that counts a child or closes the batch also decides the links
-///   on the batch, as [`BatchCondition::decide`](crate::BatchCondition::decide) says. Each link is
-///   decided once, even if several of the last children end at the same time.
-/// - **[batch.filter]** A filter by batch selects exactly the children of the batch, in lists and
-///   in actions.
+/// - **[batch.callback]** The write that counts a job or closes the batch also decides the links on
+///   the batch, as [`BatchCondition::decide`](crate::BatchCondition::decide) returns. Each link is
+///   decided once, even if several of the last jobs end at the same time.
+/// - **[batch.filter]** A filter by batch selects exactly the jobs of the batch, in lists and in
+///   actions.
 #[async_trait]
 pub trait WorkflowStore: Debug + Send + Sync {
     /// Stores an open batch.
     ///
     /// # Contract
-    /// - **[batch.create]** A new batch is open and has no children. If the batch is already
-    ///   stored, in whatever state, the answer is `Unchanged`. So the call can be repeated.
+    /// - **[batch.create]** A new batch is open and has no jobs. If the batch is already stored, in
+    ///   whatever state, the answer is `Unchanged`. So the call can be repeated.
     ///
     /// # Errors
     /// A failure of the store.
@@ -76,7 +76,7 @@ pub trait WorkflowStore: Debug + Send + Sync {
     /// # Contract
     /// - **[batch.close]** A closed batch stays closed, and the answer says whether this call
     ///   closed the batch. If not, the answer says whether the batch was closed before or is not
-    ///   stored. A batch that has no unfinished children ends with this call.
+    ///   stored. A batch that has no unfinished jobs ends with this call.
     ///
     /// # Errors
     /// A failure of the store.
@@ -106,7 +106,7 @@ pub trait WorkflowStore: Debug + Send + Sync {
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>>;
 
-    /// Deletes old ended batches, and returns how many. Their children are not deleted.
+    /// Deletes old ended batches, and returns how many. Their jobs are not deleted.
     ///
     /// # Contract
     /// - **[batch.purge]** The call deletes only batches that ended more than `older_than` ago, the
@@ -133,8 +133,8 @@ pub trait WorkflowStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[link.children]** The call returns the links on this parent, open and decided, in order
-    ///   of the child's id and then in the order in which the child has them. If `after` is given,
-    ///   only links of children with higher ids are returned.
+    ///   of the children's ids. Several links of one child are in the order in which the child was
+    ///   given them. If `after` is given, only links of children with higher ids are returned.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.

@@ -15,7 +15,7 @@ use crate::time::{self, Timestamp};
 
 /// The default limit on the number of jobs that a drain runs.
 const LIMIT: usize = 1_000;
-/// The number of waiting jobs in each page that is read to find the next due time.
+/// The number of waiting jobs in each page that a drain reads to find the next due time.
 const PAGE: usize = 500;
 
 /// Runs all due jobs, one after another in claim order, until no job is due. This includes jobs
@@ -24,9 +24,9 @@ const PAGE: usize = 500;
 /// The drain uses the node's own claims, layers, timeouts, retries and settlements, on the node's
 /// store. All hooks have been called when the drain returns. The node must not be running. During
 /// the drain, the node is a member of the cluster. The drain runs only jobs that the node may
-/// claim. It does not change jobs of other kinds, of paused queues or for other capabilities. It
-/// also does not run jobs that a [rate limit](crate::NodeBuilder::rate_limit) delays. The next
-/// drain tries these jobs again.
+/// claim. Jobs of other kinds, in paused queues, or that require other capabilities do not change.
+/// Jobs that a [rate limit](crate::NodeBuilder::rate_limit) delays do not run either. The next
+/// drain tries these delayed jobs again.
 ///
 /// First, the drain fires due slots of recurring definitions, including the definitions that the
 /// node declares, and fails jobs whose signal was not delivered in time. The drain does nothing
@@ -166,7 +166,7 @@ impl Drain<'_> {
                 break;
             };
             match next_due(self.node, queue.as_ref(), clock.now(), next_slot).await? {
-                // A clock that is running may already have passed this time.
+                // If the clock is running, it may already have passed `due`.
                 Some(due) if due <= end => clock.set(due.max(clock.now())),
                 _ => {
                     clock.set(end.max(clock.now()));
@@ -210,9 +210,9 @@ async fn next_due(
 /// Advances the clock of the node's store to the next time at which something becomes due, and
 /// returns that time.
 ///
-/// This is the next due time of a waiting job, the next slot or the next deadline of a signal,
-/// whichever comes first. `clock` must be the clock of the node's store. If there is no such time,
-/// the function returns `None` and does not change the clock.
+/// The time is the next due time of a waiting job, the next slot of a recurring job, or the next
+/// deadline of a signal, whichever comes first. `clock` must be the clock of the node's store. If
+/// there is no such time, the function returns `None` and does not change the clock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

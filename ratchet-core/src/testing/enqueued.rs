@@ -124,7 +124,8 @@ macro_rules! __wanted {
     };
 }
 
-/// A type that has a client. The assertions search the store of this client.
+/// A type that has a client. The macros such as
+/// [`assert_enqueued!`](crate::testing::assert_enqueued) search the store of this client.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), ratchet::BoxError> {
@@ -145,7 +146,7 @@ macro_rules! __wanted {
 /// # Ok(()) }
 /// ```
 pub trait HasClient {
-    /// Returns the client.
+    /// Returns the client whose store the macros search.
     fn client_of(&self) -> &Client;
 }
 

@@ -1,11 +1,11 @@
-//! Tools for the tests of applications. They need the feature `testing`.
+//! Tools for the tests of applications. They need the Cargo feature `testing`.
 //!
 //! | to test | use |
 //! |---|---|
 //! | what a body does and returns | [`perform`], without store and engine |
-//! | what a body reports, and how it stops | [`TestContext`], which makes a [`JobContext`](crate::JobContext) |
+//! | what a body reports, and how it stops | [`TestContext`], which creates contexts for a body |
 //! | what code enqueues | [`assert_enqueued!`], [`refute_enqueued!`] |
-//! | how stored jobs end | [`drain`] and [`run_job`], which use the claim, the executor and the settler of a real node |
+//! | how stored jobs end | [`drain`] and [`run_job`], which run jobs as a node does |
 //! | what is logged | [`Logs`] |
 //! | what happens later | [`memory_store`] and its clock, [`advance_to_next`], [`drain_until`] |
 //!

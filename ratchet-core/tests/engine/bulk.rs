@@ -1,4 +1,4 @@
-//! Bulk actions on many jobs, in passes.
+//! Bulk actions, which change many jobs in several passes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ use ratchet_core::{
 
 use crate::kit::{Started, World};
 
-/// Returns a client with a counter of its `act` calls. `plan` returns the fault of each call by its
-/// number.
+/// Returns a client and a counter of the client's `act` calls. `plan` returns the fault of each
+/// `act` call, by the number of the call from 0 on.
 fn client(
     store: &MemoryStore,
     plan: impl Fn(usize) -> Fault + Send + Sync + 'static,
@@ -67,7 +67,8 @@ async fn every_job_that_matches_is_taken_on_once() {
         .bulk(JobFilter::all(), JobAction::Cancel, u64::MAX)
         .pass(4);
     let counts = bulk.run().await.unwrap();
-    // The running jobs still match the filter, since they only have a cancel request.
+    // The running jobs still match the filter, because only their cancellation was requested. The
+    // bulk action nevertheless acts on each of them once.
     assert_eq!((counts.changed, counts.cancel_requested), (7, 3));
     assert!(bulk.is_complete());
     assert_eq!(
@@ -115,7 +116,8 @@ async fn a_failed_pass_ends_a_run_and_the_next_run_goes_on() {
     bulk.run().await.unwrap_err();
     assert_eq!(bulk.counts().changed, 6);
     assert!(!bulk.is_complete());
-    // The second run repeats the pass whose answer was lost, which changes no job again.
+    // The third run first repeats the pass whose answer was lost. The jobs of that pass already
+    // have the new priority.
     assert_eq!(bulk.run().await.unwrap().changed, 9);
     let stored = store.get(&all, Detail::Whole).await.unwrap();
     let high = |job: &ratchet_core::JobRecord| job.spec.priority == Priority::High;
@@ -155,8 +157,8 @@ async fn a_bounded_run_begins_no_pass_after_its_time_and_can_be_continued() {
         .pass(2);
     let some = bulk.run_for(Duration::from_millis(1_500)).await.unwrap();
     assert_eq!((some.changed, bulk.is_complete()), (4, false));
-    // A new bulk action continues where the first one stopped, as a bulk action in another process
-    // would.
+    // A new bulk action continues after the last job of the first one, as a bulk action in another
+    // process would.
     let rest = |_| Fault::None;
     let place = bulk.reached();
     assert!(place.is_some());

@@ -52,7 +52,7 @@ async fn short_jobs_add_no_heartbeats_to_those_of_the_interval() {
         node.node.enqueue(job.another()).await.unwrap();
         sleep(Duration::from_millis(100)).await;
     }
-    // One heartbeat for every five seconds of the minute, and one more at either end.
+    // The node sends a heartbeat every five seconds of the minute, and up to one more at each end.
     let during = calls.take("heartbeat");
     assert!((12..=14).contains(&during), "{during} heartbeats");
     node.stop().await.unwrap();
@@ -145,7 +145,7 @@ async fn more_jobs_than_one_node_can_run_wake_all_nodes() {
     });
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let jobs: Vec<NewJob> = (0..8).map(|_| job.another()).collect();
-    // The second time, the client knows the nodes.
+    // In the second round, the client knows the nodes and chooses which of them to wake.
     for _ in 0..2 {
         let jobs: Vec<NewJob> = jobs.iter().map(NewJob::another).collect();
         for answer in client.enqueue_all(&jobs).await.unwrap() {
@@ -268,7 +268,7 @@ async fn a_job_whose_node_has_died_is_found_by_the_second_look() {
 async fn a_node_that_is_woken_for_its_jobs_polls_no_more_often_for_that() {
     let calls = Calls::default();
     let world = calls.counted();
-    // The node has only one poller.
+    // Without slots for system jobs, the node has only one poller.
     let node = world.builder().system_concurrency(0).build().unwrap();
     let node = Started::new(node);
     // The leader searches for due jobs at the full seconds. This sleep ends halfway between two
@@ -292,16 +292,17 @@ const IDLE: &[(&str, usize, usize)] = &[
     // Each of the two pools polls every 15 s.
     ("claim_next_batch", 0, 18),
     ("due_routes", 122, 0),
-    // The leader every 5 s, usually before it searches for lost claims; the others every 30 s.
+    // The leader sends a heartbeat every 5 s, usually before it searches for lost claims. The other
+    // nodes send one every 30 s.
     ("heartbeat", 40, 5),
-    // Only the leader makes these calls, every 5 s.
+    // Only the leader makes the next four calls: `renew` every 3 s, the others every 5 s.
     ("nodes", 28, 0),
     ("reclaim", 28, 0),
     ("expire", 28, 0),
     ("renew", 42, 0),
     // Each candidate reads the lock only once a minute, because it receives the leader's beacons.
     ("inspect", 0, 2),
-    // The leader every 30 s, and the others every minute.
+    // The leader searches for due definitions every 30 s, and each other node every minute.
     ("claim_due_recurring", 3, 3),
     ("purge", 9, 0),
     ("purge_batches", 3, 0),
@@ -326,8 +327,8 @@ async fn what_an_idle_node_costs_does_not_grow_with_the_number_of_nodes() {
                 "{count} nodes: expected fewer calls of {operation}, found \
                  {made}"
             );
-            // Fewer calls mean that a loop has stopped. A single node is an exception: it makes
-            // fewer calls while it is idle.
+            // Less than half of the maximum means that a loop has stopped. A single node is an
+            // exception: it makes fewer calls while it is idle.
             let least = if count == 1 { 0 } else { bound / 2 };
             assert!(
                 made >= least,
@@ -355,8 +356,8 @@ async fn the_reads_of_a_candidate_do_not_grow_with_the_number_of_roles() {
         sleep(Duration::from_secs(60)).await;
         calls.0.lock().unwrap().clear();
         sleep(Duration::from_secs(60)).await;
-        // A candidate reads the locks at most ten times in each leader heartbeat of 3 s. It reads
-        // single locks only in the role `maintenance`, or when a lock may be free.
+        // A candidate reads the list of locks at most ten times in each leader heartbeat of 3 s. It
+        // reads a single lock only for the role `maintenance`, or when the lock may be free.
         let (all, one) = (calls.take("list_locks"), calls.take("inspect"));
         assert!(
             all <= 3 * 205 && one <= 10,
@@ -414,8 +415,9 @@ async fn a_node_with_an_idle_interval_lets_the_database_rest() {
     sleep(Duration::from_secs(100)).await;
     let node = Started::new(node);
     sleep(Duration::from_secs(502)).await;
-    // Between two multiples of the interval there are jobs at different times; each is run at once,
-    // and once more when its retry is due. Then the node rests until the next multiple.
+    // The test enqueues jobs with different delays between two multiples of the interval. The node
+    // runs each job as soon as it is due, and once more when its retry is due. Then the node makes
+    // no calls until the next multiple.
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let job = world.job("twice", move |_| {
@@ -496,8 +498,8 @@ async fn the_leader_wakes_a_node_for_each_kind_that_comes_due() {
     stop_all(nodes).await;
 }
 
-/// Starts a leader with these settings, whose calls fail or wait as `fault` says, and another node.
-/// Returns how often the other node claims in a minute.
+/// Starts a leader with these settings, and another node. The leader's store calls fail or wait as
+/// `fault` returns. The function returns the number of claim calls of the other node in a minute.
 async fn claims_beside(
     settings: impl FnOnce(NodeBuilder) -> NodeBuilder,
     fault: impl Fn(&str) -> Fault + Send + Sync + 'static,
@@ -555,7 +557,7 @@ async fn nodes_whose_leader_died_poll_every_second_again() {
     sleep(Duration::from_secs(60)).await;
     leader.kill().await;
     calls.take("claim_next_batch");
-    // The last message of the leader is valid for 5 s, so the node still polls rarely.
+    // The last beacon of the leader is valid for 5 s, so the node still polls rarely.
     sleep(Duration::from_secs(3)).await;
     let claims = calls.take("claim_next_batch");
     assert!(

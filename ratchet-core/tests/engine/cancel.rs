@@ -1,4 +1,4 @@
-//! Cancelling running jobs.
+//! Cancelling waiting and running jobs.
 
 use std::time::Duration;
 

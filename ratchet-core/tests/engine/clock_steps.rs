@@ -71,8 +71,8 @@ async fn a_step_of_the_clock_buries_no_node() {
             let nodes: Vec<Started> = (0..3)
                 .map(|seed| start(world.builder().seed(seed)))
                 .collect();
-            // Two of the nodes are idle by now, and send a heartbeat only every 30 s. So they are
-            // silent for longer than `dead_after`.
+            // After this sleep, two of the nodes are idle and send a heartbeat only every 30 s. So
+            // between two heartbeats they are silent for longer than `dead_after`.
             sleep(200 * SECOND + phase * 3_800 * MILLI).await;
             let before = active(&world).await;
             step(&clock, forward, HOUR);
@@ -135,7 +135,7 @@ async fn after_a_step_the_wait_until_silence_counts_begins_anew() {
             }
         });
         let node = start(world.builder_on(watched));
-        // Each pass finds a node to sweep.
+        // Adds a silent node every second, so that each pass of the leader has a node to sweep.
         let minute = async || {
             for _ in 0..60 {
                 fall_silent(&world).await;
@@ -174,7 +174,7 @@ fn long(world: &World, name: &str, seconds: u32) -> NewJob {
     })
 }
 
-/// Waits for the end of a job, and checks that no node took it from another.
+/// Waits for the end of a job, and checks that its first claim was never reclaimed.
 async fn assert_untouched(world: &World, id: JobId) {
     let job = world.ended(id).await;
     assert_eq!(
@@ -241,12 +241,12 @@ async fn a_node_that_dies_after_a_step_is_followed_as_soon_as_ever() {
         let (world, clock) = world();
         let (id, holder, _other) = one_holds(&world).await;
         step(&clock, forward, HOUR);
-        // The nodes notice the step with their next heartbeats, and the wait that begins then is
-        // over after 25 s.
+        // The nodes notice the step with their next heartbeats. They then wait before they count a
+        // node as silent. After 25 s, this wait is over.
         sleep(25 * SECOND).await;
         holder.kill().await;
         let died = monotonic();
-        // After a step back, the reclaimed job becomes due only later. So this waits for the
+        // After a step back, the reclaimed job becomes due only later. So the test waits for the
         // reclaim, and not for the end of the job.
         world.until(id, |job| job.crash_count == 1).await;
         assert!(died.elapsed() <= RECOVERY, "{:?}", died.elapsed());
@@ -261,7 +261,8 @@ async fn a_node_that_dies_at_a_step_forward_is_followed_after_the_wait() {
     clock.advance(HOUR);
     let died = monotonic();
     assert_eq!(world.ended(id).await.state, JobState::Succeeded);
-    // The other nodes notice the step with their next heartbeat, and count the wait from then on.
+    // The other node notices the step with its next heartbeat, at most 5 s later. Only then does
+    // its wait begin.
     let bound = RECOVERY + 5 * SECOND;
     assert!(died.elapsed() <= bound, "{:?}", died.elapsed());
 }
@@ -287,7 +288,7 @@ async fn after_a_step_forward_no_node_leads_beside_the_old_leader() {
         let (world, clock) = world();
         let mut nodes = Vec::new();
         for seed in 0..3 {
-            // The nodes start at different times, so that they take their turns at different times.
+            // The nodes start at different times, so they try to be elected at different times.
             nodes.push(start(world.builder().seed(seed)));
             sleep(700 * MILLI).await;
         }

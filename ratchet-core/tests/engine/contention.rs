@@ -18,15 +18,15 @@ use crate::kit::{Scripted, Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A store in which settling some jobs contends: a call that settles one of these takes a second
-/// and settles nothing.
+/// A store that cannot settle the jobs in `held`: a `settle` call with one of these jobs takes a
+/// second and settles nothing.
 #[derive(Clone, Debug)]
 struct Contended {
     store: MemoryStore,
     held: Arc<Mutex<BTreeSet<JobId>>>,
-    /// How these calls fail; `None` means that the settlements are stale.
+    /// The error of such a call. If it is `None`, the call returns `Stale` for all its settlements.
     kind: Option<StoreErrorKind>,
-    /// How many settlements were refused.
+    /// The number of settlements in such calls.
     refused: Arc<AtomicUsize>,
 }
 
@@ -96,7 +96,7 @@ async fn two_ends_contend(kind: StoreErrorKind) {
     let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let node = builder.state(world.scripts.clone()).seed(7).concurrency(16);
     let node = Started::new(node.build().unwrap());
-    // These jobs are settled in one batch with the contending jobs. Some of them are in lanes.
+    // The jobs `ids[2..]` are settled in one batch with the contending jobs. Some are in lanes.
     let began = time::monotonic();
     for id in &ids[2..] {
         assert_eq!(world.ended(*id).await.state, JobState::Succeeded);
@@ -167,7 +167,7 @@ async fn a_pass_that_can_fail_no_job_ends() {
     let builder = Ratchet::builder(Arc::new(Layered::new(store.clone()))).register::<Scripted>();
     let builder = builder.state(world.scripts.clone()).max_crashes(0);
     let _second = Started::new(builder.build().unwrap());
-    // If each pass began with the first claim again, it would try to settle all contending claims
+    // If each pass began with the first claim again, the node would try to settle all held claims
     // every second.
     sleep(60 * SECOND).await;
     let passes = store.refused.load(Ordering::SeqCst) / limit;

@@ -96,7 +96,7 @@ async fn a_leader_without_its_database_fences_itself_before_its_lock_expires() {
         asked,
         "expected no further database call by the check"
     );
-    // The lock is still held.
+    // The leader stopped leading before its lock expired.
     let other = standby.turn(standby_id).await.unwrap();
     assert!(matches!(other, ElectionOutcome::OtherLeader { .. }));
 }
@@ -147,7 +147,7 @@ async fn a_leader_that_stood_still_is_none_before_it_does_anything() {
     let store = MemoryStore::new();
     let ((mut old, old_id), (mut new, new_id)) = (candidate(&store), candidate(&store));
     let first = elected(&mut old, old_id).await;
-    // The process is stopped, so neither a turn nor the watchdog runs.
+    // Simulates a process that is suspended, so neither a turn nor the watchdog runs.
     advance(timings().ttl).await;
     let second = elected(&mut new, new_id).await;
     assert!(second > first);
@@ -260,8 +260,8 @@ async fn a_step_of_the_databases_clock_makes_no_second_leader() {
 
 #[tokio::test(start_paused = true)]
 async fn a_database_that_lost_the_leaders_tenure_makes_no_second_leader() {
-    // The copy of the database has no lock, a released lock, or a held lock that is about to
-    // expire.
+    // The database returns to an earlier copy, in which the lock does not exist, is released, or is
+    // held and about to expire.
     for before in ["nothing", "released", "held"] {
         let store = MemoryStore::new();
         let (mut first, first_id) = candidate(&store);

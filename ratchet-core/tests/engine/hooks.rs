@@ -23,7 +23,7 @@ type Heard = Vec<(Option<JobId>, String)>;
 #[derive(Clone, Default)]
 struct Recorder {
     heard: Arc<Mutex<Heard>>,
-    /// The store from which the hook reads the job that it was called for, if any.
+    /// If set, the hook reads the job of each call from this store.
     store: Option<MemoryStore>,
 }
 
@@ -242,7 +242,8 @@ async fn the_end_of_a_body_whose_claim_was_taken_is_told_as_lost() {
         async move {
             if ctx.checkpoint::<bool>()?.is_none() {
                 ctx.save_checkpoint(&true).await?;
-                // Releases and claims the job again, as other nodes might during the body.
+                // Releases the claim of this body. Then claims and releases the job as another
+                // node, which could happen while the body runs.
                 let id = ctx.job_id();
                 let ours = store.get(&[id], Detail::Whole).await?[0]
                     .as_ref()

@@ -1,4 +1,4 @@
-//! Shared test code: a job whose body is a closure, and clusters of nodes in one task set.
+//! Shared test code: jobs whose bodies are closures, and nodes that run as tasks of the test.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -43,7 +43,7 @@ impl Job for Scripted {
     }
 }
 
-/// A store, the scripts, and a way to start nodes on both.
+/// A store and the scripts. Its methods start nodes that use both.
 pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) scripts: Scripts,
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// Sets the body for a name, and returns the job to enqueue.
+    /// Sets the script with this name, and returns a job that runs it.
     pub(crate) fn job<F, T>(
         &self,
         name: &str,
@@ -114,12 +114,12 @@ impl World {
         self.store.history(id).await.unwrap()
     }
 
-    /// Waits until the job has ended.
+    /// Waits until the job has ended, and returns it.
     pub(crate) async fn ended(&self, id: JobId) -> JobRecord {
         self.until(id, |job| job.state.is_terminal()).await
     }
 
-    /// Waits until the job satisfies a condition.
+    /// Waits until the job satisfies a condition, and returns it.
     pub(crate) async fn until(&self, id: JobId, is: impl Fn(&JobRecord) -> bool) -> JobRecord {
         for _ in 0..100_000 {
             let job = self.read(id).await;

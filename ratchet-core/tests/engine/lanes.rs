@@ -11,7 +11,7 @@ use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// The begins and ends of the bodies in each lane.
+/// The starts and ends of the bodies in each lane.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<BTreeMap<String, Bodies>>>);
 
@@ -43,8 +43,8 @@ async fn the_jobs_of_a_lane_run_one_at_a_time_and_in_order_on_whatever_node() {
                     async move {
                         assert_eq!(ctx.lane().map(ToString::to_string), Some(lane.clone()));
                         log.note(&lane, number, true);
-                        // Earlier jobs take longer, so that a job that is claimed too soon
-                        // overtakes them.
+                        // Earlier jobs take longer. So a job that is claimed too soon would
+                        // end before them.
                         let length = u32::try_from(EACH - number).unwrap();
                         sleep(length * MILLI).await;
                         log.note(&lane, number, false);

@@ -37,7 +37,7 @@ impl Job for Other {
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// A layer like those of applications: it records the jobs and their results.
+/// A layer as an application could write it: it records the jobs and their results.
 #[derive(Clone)]
 struct Metrics {
     name: &'static str,
@@ -68,7 +68,7 @@ struct Measured<S> {
     metrics: Metrics,
 }
 
-/// A guard that records when the future of a layer is dropped.
+/// Records in the log when it is dropped, together with the future of a layer.
 struct Gone(Metrics);
 
 impl Drop for Gone {
@@ -260,7 +260,8 @@ async fn what_a_body_says_with_its_error_comes_through_layers_that_wrap_it() {
         }
     });
     let id = world.enqueue(job).await;
-    // The tower layer converts the error to a boxed error, and the next layer wraps that.
+    // `TimeoutLayer` boxes the error of the body, and `MapErrLayer`, the outermost layer, wraps the
+    // boxed error.
     let builder = world
         .builder()
         .layer(tower::util::MapErrLayer::new(|error: ServiceError| {

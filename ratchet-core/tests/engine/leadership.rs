@@ -49,7 +49,7 @@ async fn who_stops_in_order_is_followed_within_one_heartbeat() {
     let world = World::new();
     let mut nodes: Vec<Started> = (0..3).map(|_| world.start()).collect();
     let first = leader(&nodes, "maintenance").await;
-    // By now the candidates read the lock rarely, since they receive beacons.
+    // After this sleep, the candidates read the lock rarely, because they receive beacons.
     sleep(60 * SECOND).await;
     nodes.remove(first).stop().await.unwrap();
     let stopped = monotonic();
@@ -100,7 +100,8 @@ async fn a_beacon_keeps_a_candidate_from_trusting_a_clock_that_stepped() {
     // lock.
     sleep(50 * SECOND).await;
     away.store(true, Ordering::SeqCst);
-    // Another server takes over, whose clock is ahead, and connections are lost.
+    // Simulates a failover to a server whose clock is ahead: connections are lost, and the nodes
+    // are woken.
     clock.advance(60 * SECOND);
     let coordinator = ratchet_core::Store::coordinator(&world.store).unwrap();
     coordinator.notify(Wakeup::any()).await;
@@ -140,8 +141,8 @@ async fn beacons_of_a_leader_that_cannot_renew_delay_no_takeover() {
         while *renewed.lock().unwrap() == before {
             sleep(Duration::from_millis(10)).await;
         }
-        // This sleep ends shortly before the leader's next renewal. Until then, the leader has sent
-        // beacons.
+        // This sleep ends shortly before the leader's next renewal. The leader sends beacons until
+        // then.
         sleep(SECOND * 5 / 2).await;
         let mut nodes = vec![second];
         if crashes {
@@ -219,8 +220,8 @@ async fn a_leader_that_cannot_reclaim_is_helped_by_the_other_nodes() {
     let died = monotonic();
     assert!(running);
     world.ended(id).await;
-    // Nodes that do not lead make a pass every 50 s, plus jitter. The dead node was silent for 15 s
-    // before.
+    // A node that does not lead makes a reclaim pass every 50 s, plus jitter. A pass reclaims the
+    // claim only once the dead node has been silent for 15 s.
     assert!(died.elapsed() <= 75 * SECOND, "{:?}", died.elapsed());
     stop_all([first, second]).await;
 }
@@ -358,7 +359,7 @@ async fn nodes_say_what_they_are_there_for_and_only_the_promotable_lead() {
     assert!(keeper.node.leadership("maintenance").is_none());
     let row = rows(&world).await.remove(0);
     assert_eq!(row.profile.roles, names(&["pricing"]));
-    // The node runs no jobs.
+    // `keeper` runs no jobs, so the job stays pending.
     let ran = world.job("ran", |_| async { Ok(()) });
     worker.stop().await.unwrap();
     let id = world.enqueue(ran).await;
@@ -491,7 +492,7 @@ async fn a_daemon_that_stood_still_knows_at_once_that_it_is_stopped() {
         async move {
             let before = context.is_stopped();
             // Simulates a process that is suspended until it no longer trusts its lock. No other
-            // task runs meanwhile, so neither a renewal nor the watchdog runs first.
+            // task runs during the `advance`, so neither a renewal nor the watchdog runs first.
             let trust = LeaderTimings::default().fence_timeout;
             let _ = tokio::time::advance(trust).now_or_never();
             tell.send((before, context.is_stopped()))?;

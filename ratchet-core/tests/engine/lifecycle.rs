@@ -1,4 +1,4 @@
-//! Building a node, joining, dying and returning.
+//! How a node is built, joins the cluster, dies, and returns after the cluster counted it as dead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -248,7 +248,7 @@ async fn a_node_that_may_have_been_taken_for_dead_begins_no_body() {
     world.until(id, |job| job.state == JobState::Running).await;
     let other = world.start();
     world.ended(id).await;
-    // By now the node has received the answer to its claim.
+    // After this sleep, the node has received the answer to its claim.
     sleep(120 * SECOND).await;
     assert_eq!(begun.load(Ordering::SeqCst), 1);
     stopped.store(false, Ordering::SeqCst);
@@ -282,7 +282,8 @@ async fn a_heartbeat_whose_answer_is_lost_may_end_the_trust_sooner() {
         move |operation| match operation {
             "claim_next_batch" if slow.load(Ordering::SeqCst) => Fault::DelayedAnswer(45 * SECOND),
             _ if !cut.load(Ordering::SeqCst) => Fault::None,
-            // The first heartbeat announces the shorter interval for the next one.
+            // The first of these heartbeats takes effect, although its answer is lost. It announces
+            // that the next heartbeat follows after a shorter interval.
             "heartbeat" if beats.fetch_add(1, Ordering::SeqCst) == 0 => Fault::ErrorAfterCommit,
             "heartbeat" => Fault::ErrorBeforeCommit,
             _ => Fault::None,

@@ -1,5 +1,5 @@
-//! Rate limits: bodies begin no faster than allowed, and a job that waits for the limit loses
-//! nothing.
+//! Rate limits: bodies begin no faster than allowed, and a job that waits for the limit loses no
+//! attempt and is not lost.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// When each body began, with its mail.
+/// The start time and the mail of each body that began.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(Instant, Mail)>>>);
 
@@ -80,7 +80,8 @@ impl Job for Mail {
     }
 }
 
-/// Returns the builder of a node that runs mails under this limit, and scripts.
+/// Returns the builder of a node that runs `Mail` jobs under this rate limit, and scripted jobs
+/// without a limit.
 fn builder(world: &World, store: &MemoryStore, log: &Log, limit: RateLimit<Mail>) -> NodeBuilder {
     world
         .builder_on(store.clone())
@@ -122,7 +123,7 @@ async fn ten_a_second_begin_and_a_burst_before_them_in_their_order_and_without_c
     let ids = enqueue(&world, mails(100)).await;
     let node = start(&world, &log, RateLimit::per_second(10).burst(20));
     sleep(SECOND).await;
-    // The jobs that wait for the limit were claimed only a few times.
+    // The jobs that wait for the limit are pending again, without an attempt or a crash.
     for id in &ids[60..] {
         let job = world.read(*id).await;
         assert_eq!(
@@ -247,7 +248,7 @@ async fn keys_are_limited_each_by_itself_and_none_waits_for_another() {
     for id in of_a {
         let job = world.read(id).await;
         assert_eq!(job.attempts, 1);
-        // Each job was put off a few times at most, not once for every earlier job.
+        // Each job was delayed a few times at most, not once for every earlier job.
         assert!(job.claim_seq <= 8, "{} claims", job.claim_seq);
         let history = world.store_history(id).await;
         let (last, before) = history.split_last().unwrap();
@@ -332,7 +333,8 @@ async fn a_limiter_that_fails_costs_no_attempt_and_makes_no_churn() {
     node.stop().await.unwrap();
 }
 
-/// A custom limiter that refuses, fails or panics as configured, and records its calls.
+/// A custom limiter that counts its calls for each key. For some keys, the first call delays the
+/// job, is slow, fails, hangs or panics.
 #[derive(Clone, Default)]
 struct Own {
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -462,7 +464,7 @@ async fn maintenance_forgets_unused_rates() {
     let log = Log::default();
     let by = |mail: &Mail| mail.tenant.clone();
     let limit = RateLimit::per_second(10).by(by).strict();
-    // Jobs are kept forever, so there is nothing else to maintain than the rates.
+    // Jobs are kept forever, so the maintenance has only idle rate keys to delete.
     let node =
         builder(&world, &world.store, &log, limit).retention(Retention::all(Retain::Forever));
     let node = Started::new(node.maintenance_interval(10 * SECOND).build().unwrap());

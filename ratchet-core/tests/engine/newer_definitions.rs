@@ -14,7 +14,7 @@ use crate::kit::{Scripted, Scripts, Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The store as an old node sees it, which cannot read any definition.
+/// The store as a node of an older version sees it: the node cannot read any definition.
 #[derive(Debug)]
 struct Old {
     store: MemoryStore,

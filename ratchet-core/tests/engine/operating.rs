@@ -39,7 +39,7 @@ async fn heartbeats_say_what_was_done_and_which_kinds_run() {
     let totals = nodes[0].load.totals.unwrap();
     let counts = NodeTotals::new(4, totals.waited_ms, 2, 1, 1);
     assert_eq!(totals, counts);
-    // Each of the other jobs waited for at most one poll.
+    // Each of the other claims waited for at most one poll.
     assert!((3_000..6_000).contains(&totals.waited_ms), "{totals:?}");
 }
 

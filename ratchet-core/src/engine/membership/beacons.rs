@@ -148,7 +148,7 @@ pub(crate) async fn run(run: Arc<BeaconHandles>) {
         if let Some((leader, leads_for)) = wakeup.as_beacon() {
             run.beacons.receive(leader, leads_for);
         } else if wakeup.is_for_all() && wakeup.source.is_none() {
-            // A transport sends such a wakeup after an outage. A wakeup from a node shows no outage.
+            // A transport sends such a wakeup after an outage. One from a node shows no outage.
             run.beacons.doubt();
         }
     }

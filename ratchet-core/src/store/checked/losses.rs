@@ -4,11 +4,11 @@ use crate::error::StoreErrorKind;
 /// makes no calls itself.
 ///
 /// The [door](super::Checked) repeats a call after [`Contention`](StoreErrorKind::Contention),
-/// because that error means that nothing has changed. This is no longer certain after a lost
-/// connection: the lost try may have taken effect. The door does not know about the loss. So after
-/// the first loss, the store itself repeats the call after `Contention`. When the store gives up,
-/// it returns [`Unavailable`](StoreErrorKind::Unavailable) instead of `Contention`, so that the
-/// door does not repeat the call.
+/// because that error means that the call has changed nothing. After a lost connection, this is no
+/// longer certain, because the lost try may have taken effect. The door does not know about the
+/// loss. So once a call has lost its connection, the store itself repeats the call after
+/// `Contention`. When the store gives up, it returns [`Unavailable`](StoreErrorKind::Unavailable)
+/// instead of `Contention`, so that the door does not repeat the call.
 ///
 /// ```
 /// use ratchet_core::StoreErrorKind::{Contention, Unavailable};

@@ -1,9 +1,9 @@
 //! The door of a store: checks, deadlines and repetitions that are the same for every store.
 //!
-//! There is one file per trait. A method checks its input, and returns at once if it needs no
-//! store, as for an empty batch or a limit of 0. Otherwise it calls the store through
-//! [`Checked::call`], within the deadline and again after contention. [`ContentionBackoff`]
-//! decides, without I/O, whether a call is repeated.
+//! There is one file per trait. A method checks its input, and returns at once if the result needs
+//! no store, as for an empty batch or a limit of 0. Otherwise the method calls the store through
+//! [`Checked::call`], which applies the deadline and repeats the call after contention.
+//! [`ContentionBackoff`] decides, without I/O, whether a call is repeated.
 
 mod archive;
 mod contention;
@@ -65,8 +65,8 @@ use crate::time;
 /// ```
 pub struct Checked<S: ?Sized> {
     store: Arc<S>,
-    /// Sends wakeups between the clients and nodes of this process that share the door. Used if the
-    /// store has no coordinator.
+    /// Sends wakeups between the clients and nodes of this process that share the door. The door
+    /// uses this coordinator if the store has none.
     nearby: InProcessCoordinator,
 }
 
@@ -123,9 +123,9 @@ impl CallPolicy {
         }
     }
 
-    /// Returns a shorter limit for repetitions after contention: a tenth of the deadline. It
-    /// applies to calls whose caller has an alternative to waiting, and to calls that can return a
-    /// partial result.
+    /// Returns how long some calls are repeated after contention: a tenth of the deadline. This
+    /// shorter limit applies to calls that can return a partial result, and to calls whose caller
+    /// has an alternative to waiting.
     #[must_use]
     pub fn brief_patience(&self) -> Duration {
         self.deadline / 10
@@ -136,7 +136,7 @@ impl CallPolicy {
     /// ([`brief_patience`](Self::brief_patience)), so one tenth remains for the answer.
     #[must_use]
     pub fn timely_end(&self, began: Instant) -> Instant {
-        // Adding a very long deadline would overflow.
+        // Adding a very long deadline to an `Instant` would overflow, so at most a year is added.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         began + (self.deadline / 10 * 8).min(YEAR)
     }

@@ -8,8 +8,8 @@ use crate::model::{DueRoute, QueueInfo};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore, Store};
 
-/// The maximum `within` that the door passes to [`due_routes`](QueueStore::due_routes) of the
-/// store: 100 years.
+/// The maximum `within` that the door passes to the store's
+/// [`due_routes`](QueueStore::due_routes): 100 years. The door shortens a longer duration.
 const LONGEST_AHEAD: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 #[async_trait]

@@ -17,7 +17,8 @@ const CONTENTION: StoreErrorKind = StoreErrorKind::Contention;
 
 type Calls = Arc<Mutex<Vec<&'static str>>>;
 
-/// A memory store with a call policy. It counts the calls that reached their deadline.
+/// A memory store with its own call policy. It counts the calls that the door or a client dropped
+/// at their deadline.
 #[derive(Debug)]
 struct Probe {
     memory: MemoryStore,
@@ -383,7 +384,8 @@ async fn the_store_is_told_of_a_call_that_the_engine_drops_sooner() {
     let read = calls.call("nodes", |store| store.nodes().nodes());
     assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
     assert_eq!(*store.timed_out.lock().unwrap(), 1);
-    // A call that may take only a moment does not report its timeout to the store.
+    // If the caller sets a deadline shorter than the usual one, a timeout is not reported to the
+    // store.
     let moment = Duration::from_millis(100);
     let read = calls.call_within(moment, "nodes", |store| store.nodes().nodes());
     assert_eq!(read.await.unwrap_err().kind(), StoreErrorKind::Timeout);
@@ -406,7 +408,7 @@ async fn a_part_that_is_not_there_is_neither_shown_nor_called() {
     assert!(Store::lacks(&store, StoreFeature::Lanes).is_some());
     assert_eq!(*calls.lock().unwrap(), [""; 0]);
     let child = NewJob::new("kind", &1).after(JobId::new(), Condition::Ended);
-    // The door lets the job pass; the store notices that its parent does not exist.
+    // The door accepts the job; the store then refuses it, because its parent does not exist.
     assert_refused(store.enqueue(&[child]).await, "enqueue", "parent");
     assert_eq!(*calls.lock().unwrap(), ["enqueue"]);
 }

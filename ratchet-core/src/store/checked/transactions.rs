@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::model::{Enqueued, NewJob};
 use crate::store::{AppConnection, AppTransaction, Store, TransactionStore};
 
-/// Passes calls on without a deadline and without repetitions. Only the store knows how the
-/// application's transaction can continue after a failure.
+/// Passes calls on to the store without a deadline and without repetitions, because only the store
+/// knows how the application's transaction can continue after a failure.
 impl<S: Store + ?Sized> TransactionStore for Checked<S> {
     fn enqueue_on<'a>(
         &'a self,
