@@ -103,8 +103,9 @@ fn fields(unreadable: bool) -> Vec<String> {
     let mut stored = StoredJob::enqueued(&job, 0);
     stored.link(job.spec().after.clone());
     stored.has_children = true;
-    let document: serde_json::Value = serde_json::from_str(&stored.encode().unwrap()).unwrap();
-    let fields = document.as_object().unwrap().keys().cloned();
+    let document: serde_json::Value =
+        serde_json::from_str(&stored.encode().expect("a document")).expect("JSON");
+    let fields = document.as_object().expect("an object").keys().cloned();
     let required = |field: &String| ["v", "id", "queue", "state"].contains(&&**field);
     fields
         .filter(|field| required(field) == unreadable)
@@ -112,7 +113,7 @@ fn fields(unreadable: bool) -> Vec<String> {
 }
 
 fn name(text: &str) -> Name {
-    Name::new("name", text).unwrap()
+    Name::new("name", text).expect("a name")
 }
 
 async fn claim(store: &Checked<KvStore<MapEngine>>) -> Vec<ClaimToken> {
@@ -120,7 +121,10 @@ async fn claim(store: &Checked<KvStore<MapEngine>>) -> Vec<ClaimToken> {
     // A job that cannot be read may use up a claim.
     for _ in 0..2 {
         let request = ClaimRequest::new(NodeId::new(), 10);
-        let claimed = store.claim_next_batch(&request).await.unwrap();
+        let claimed = store
+            .claim_next_batch(&request)
+            .await
+            .expect("the store should answer");
         tokens.extend(claimed.iter().map(|job| job.claim.token));
     }
     tokens
@@ -128,17 +132,23 @@ async fn claim(store: &Checked<KvStore<MapEngine>>) -> Vec<ClaimToken> {
 
 async fn settle(store: &Checked<KvStore<MapEngine>>, token: ClaimToken, outcome: Outcome) {
     let settled = store.settle(&[Settlement::new(token, outcome)]).await;
-    assert_eq!(settled.unwrap(), [Fenced::Applied]);
+    assert_eq!(settled.expect("the store should answer"), [Fenced::Applied]);
 }
 
 async fn state(store: &Checked<KvStore<MapEngine>>, job: &NewJob) -> Option<JobState> {
-    let found = store.get(&[job.id()], Detail::Whole).await.unwrap();
+    let found = store
+        .get(&[job.id()], Detail::Whole)
+        .await
+        .expect("the store should answer");
     found[0].as_ref().map(|job| job.state)
 }
 
 async fn act(store: &Checked<KvStore<MapEngine>>, job: &NewJob, action: JobAction) {
     let jobs = JobSelector::Ids(vec![job.id()]);
-    store.act(&jobs, action).await.unwrap();
+    store
+        .act(&jobs, action)
+        .await
+        .expect("the store should answer");
 }
 
 fn success() -> Outcome {
