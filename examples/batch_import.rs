@@ -189,7 +189,7 @@ async fn stream(client: &Client, batch: BatchId, file: &Path) -> anyhow::Result<
     let place = |name: &str| headers.iter().position(|header| header == name);
     let (Some(name), Some(email)) = (place("name"), place("email")) else {
         anyhow::bail!(
-            "the file {} lacks the columns `name` and `email`",
+            "the file {} needs a column `name` and a column `email`",
             file.display()
         );
     };

@@ -375,8 +375,8 @@ impl ApiBuilder {
     /// Sets the trusted proxies: [`serve`](crate::serve) reads the address of the client from their
     /// `X-Forwarded-For` header.
     ///
-    /// Without this setting, all clients behind a proxy count as one client. Together, these
-    /// clients then have the share of reads and the allowance of wrong tokens of a single client.
+    /// Without this setting, all clients behind a proxy count as one client. So they share the
+    /// number of reads and of wrong tokens that one client is allowed.
     /// The limit [`connections_per_peer`](Limits::connections_per_peer) does not apply to these
     /// proxies.
     pub fn proxies<I: IntoIterator<Item = IpAddr>>(mut self, proxies: I) -> Self {

@@ -76,8 +76,8 @@ impl Open<'_> {
         }
     }
 
-    /// Returns whether the settlement ends the job, and other jobs or a batch may depend on this
-    /// end.
+    /// Returns whether other jobs or a batch may depend on the settlement: it ends the job, and the
+    /// job is in a batch or other jobs are linked to it.
     fn is_followed(&self) -> bool {
         self.followed && self.state().is_terminal()
     }

@@ -132,7 +132,10 @@ fn use_wal(conn: &Connection) -> Result<()> {
             Ok(mode) => {
                 return Err(Failure::new(
                     StoreErrorKind::Misconfigured,
-                    format!("the file's journal mode is `{mode}` and cannot be `wal`"),
+                    format!(
+                        "the journal mode of the file is `{mode}`, and SQLite could not change it \
+                         to `wal`; put the file on a local disk"
+                    ),
                 ));
             }
             Err(failure) if failure.kind != StoreErrorKind::Contention => return Err(failure),

@@ -178,8 +178,8 @@ impl<'a> Schema<'a> {
         Ok(())
     }
 
-    /// Returns the number of applied migrations. If the number is 0, fails if the user has no
-    /// privileges on existing tables.
+    /// Returns the number of applied migrations. The server hides tables on which the user has no
+    /// privileges. So if the number is 0, the method fails if such tables exist.
     async fn applied(&self, lease: &mut Lease) -> Result<usize> {
         let applied = self.schema.applied(lease).await?;
         if applied == 0 {

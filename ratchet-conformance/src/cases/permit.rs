@@ -294,7 +294,7 @@ cases! {
     #[needs(Permits, Recurring)]
     async fn a_recurring_definition_cannot_need_a_permit_that_was_never_set(cx: &Cx) {
         let node = cx.node().await;
-        let recurring = node.store.recurring().expect("the store should support recurring definitions, because the suite lists the power Recurring");
+        let recurring = node.store.recurring().expect("the store should support recurring definitions, because the suite was given the power Recurring");
         let definition = || {
             let job = job().permit("api");
             put(Recurring::every(Duration::from_secs(60)).job(job).named("d"))

@@ -186,14 +186,14 @@ cases! {
     #[needs(Permits, Restart)]
     async fn permits_and_their_holders_remain(cx: &Cx) {
         let node = cx.node().await;
-        let permits = node.store.permits().expect("the store should support permits, because the suite lists the power Permits");
+        let permits = node.store.permits().expect("the store should support permits, because the suite was given the power Permits");
         ok(permits.set_permits(&name("api"), 1, IfKnown::Change).await);
         let holder = node.add(job().permit("api")).await;
         let token = node.take_job(holder).await;
         node.add(job().permit("api")).await;
 
         let node = cx.restart([node]).await;
-        let permits = node.store.permits().expect("the store should support permits, because the suite lists the power Permits");
+        let permits = node.store.permits().expect("the store should support permits, because the suite was given the power Permits");
         assert_eq!(ok(permits.permits().await), [PermitInfo::new(name("api"), 1, 1)]);
         assert!(node.claim(1).await.is_empty());
         node.succeed(token).await;
@@ -207,7 +207,7 @@ cases! {
         let rate = ratchet_core::Rate::new(1, HOUR);
         let request = [RateRequest::new(name("key"), rate)];
         let take = async |node: &TestNode| {
-            let rates = node.store.rates().expect("the store should support rate limits, because the suite lists the power Rates");
+            let rates = node.store.rates().expect("the store should support rate limits, because the suite was given the power Rates");
             ok(rates.take(&request).await).remove(0)
         };
         assert_eq!(take(&node).await, RateAnswer::Granted);
@@ -258,14 +258,14 @@ cases! {
         let ended = node.add(job()).await;
         node.end(ended, result("1")).await;
         cx.advance(HOUR).await;
-        let archive = node.store.archive().expect("the store should have an archive, because the suite lists the power Archive");
+        let archive = node.store.archive().expect("the store should have an archive, because the suite was given the power Archive");
         let old = PurgeRequest::new(JobState::Succeeded, MINUTE, 10);
         assert_eq!(landed(ok(archive.archive(&old).await)), 1);
         let before = ok(archive.archived(&[ended]).await);
         assert!(before[0].is_some());
 
         let node = cx.restart([node]).await;
-        let archive = node.store.archive().expect("the store should have an archive, because the suite lists the power Archive");
+        let archive = node.store.archive().expect("the store should have an archive, because the suite was given the power Archive");
         assert_eq!(ok(archive.archived(&[ended]).await), before);
     }
 }

@@ -266,7 +266,8 @@ impl Finding {
     ///
     /// `lost` contains these route numbers, each with the number of jobs that refer to it. If the
     /// sum is at least [`LOST_COUNTED`](Self::LOST_COUNTED), the finding reports it as a minimum.
-    /// `repair` is a statement that gives another route number to the jobs with the number `N`.
+    /// `repair` is a statement that gives the jobs of one lost route another route number. The
+    /// statement has the placeholder `N` in place of the number of the lost route.
     #[must_use]
     pub fn lost_routes(lost: &[(i64, u64)], repair: &str) -> Option<Self> {
         lost.first()?;

@@ -281,6 +281,12 @@ impl Field {
         let problem = match number(text) {
             Some(value) if (self.first..=last).contains(&value) => return Ok(value),
             Some(_) => format!("{text} is out of range"),
+            None if written.is_empty() => {
+                let Self { name, expected, .. } = self;
+                return Err(format!(
+                    "lacks a {name} next to a comma; expected {expected}"
+                ));
+            }
             None if text.is_empty() => "a value is missing".to_owned(),
             None => format!("`{}` is not a value", text.to_ascii_lowercase()),
         };

@@ -1,4 +1,4 @@
-//! Which events hooks receive on a node.
+//! Tests which events a node passes to its hooks.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -295,7 +295,7 @@ fn a_refusal_says_what_is_wrong_and_what_is_right() {
         ),
         (
             "1,,2 * * * *",
-            "has the minute ``: a value is missing; expected 0-59",
+            "lacks a minute next to a comma; expected 0-59",
         ),
         ("* * * *", "has 4 fields; expected 5 to 7"),
         (

@@ -95,7 +95,8 @@ pub(super) fn no_queue(queues: &Selection) -> Option<SettingProblem> {
 }
 
 /// Returns a problem if the node has an idle interval, but never leads the maintenance role. Only
-/// the leader notices when a delayed job becomes due, and wakeups do not leave its process.
+/// the leader notices when a delayed job becomes due. With an idle interval, wakeups do not reach
+/// other processes, so the leader could not wake this node, and the job would start late.
 pub(super) fn idle_without_leading(
     config: &Config,
     taking: &RoleSelection,

@@ -38,8 +38,8 @@ impl Share {
             .untagged(self.untagged)
     }
 
-    /// Returns a criterion that excludes all jobs from the share, for example because its list of
-    /// queues is empty. Returns `None` if there is no such criterion.
+    /// Returns the first criterion that admits no job: its list of queues, kinds or capabilities is
+    /// empty. Returns `None` if every criterion admits jobs.
     fn lacks(&self) -> Option<Field> {
         if self.queues == Selection::Only(Vec::new()) {
             Some(Field::Queue)
