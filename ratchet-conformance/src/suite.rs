@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no group `locks`")]
+    #[should_panic(expected = "the group `locks`")]
     fn a_group_that_is_not_there_is_no_empty_success() {
         let wrong = Suite::new("s", &[]).groups(&["locks"]);
         assert_eq!(chosen(wrong.groups.as_deref()).count(), 0);
