@@ -27,8 +27,9 @@ const DATABASE: &str = "RATCHET_CONFORMANCE_DATABASE";
 /// A line that the process writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// The process has acquired this lock for an hour.
-    Acquired(Name),
+    /// The process, whose label is the name of the lock, has acquired this lock for an hour,
+    /// with this fence.
+    Acquired(Name, u64),
     /// The process calls the store to enqueue these jobs.
     Enqueues(Vec<JobId>),
     /// The jobs of the last `Enqueues` are stored.
@@ -39,6 +40,16 @@ pub(crate) enum Line {
     Settles(JobId),
     /// The job of the last `Settles` is settled.
     Settled,
+}
+
+impl Line {
+    /// Returns the job that the process has claimed.
+    pub(crate) fn taken(&self) -> Option<JobId> {
+        match self {
+            Self::Claimed(job) | Self::Settles(job) => Some(*job),
+            _ => None,
+        }
+    }
 }
 
 /// The function that opens a database for another process.
@@ -91,7 +102,7 @@ async fn work(node: &TestNode) -> ! {
     node.beat().await;
     let lock = node.label.clone();
     match node.acquire(lock.as_str(), HOUR).await {
-        Acquired::Acquired { .. } => write(&Line::Acquired(lock)),
+        Acquired::Acquired { fence } => write(&Line::Acquired(lock, fence.0)),
         held @ Acquired::Held(_) => panic!("a new lock is held: {held:?}"),
     }
     loop {
@@ -143,13 +154,17 @@ async fn try_run_and_kill(address: &str, settlements: usize) -> Result<Vec<Line>
         .spawn()?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let (out, mut err) = out.zip(err).ok_or("the process has no output")?;
+    // Reads all of it, because a process whose output is not read waits.
+    let errors = tokio::spawn(async move {
+        let mut text = String::new();
+        err.read_to_string(&mut text).await.map(|_| text)
+    });
     let mut out = BufReader::new(out).lines();
     let mut lines = Vec::new();
     let mut left = settlements;
     while left > 0 {
         let Some(line) = out.next_line().await? else {
-            let mut text = String::new();
-            err.read_to_string(&mut text).await?;
+            let text = errors.await??;
             return Err(format!("it ended before it was killed: {}", text.trim()).into());
         };
         let line = serde_json::from_str(&line)?;

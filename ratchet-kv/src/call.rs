@@ -315,26 +315,33 @@ impl<T: Transaction> Call<T> {
             let Some(lane) = keys::lane_of(key) else {
                 continue;
             };
-            if let Some((key, _)) = self.first(lane.all()).await? {
-                self.promote(&key).await?;
+            while let Some((key, _)) = self.first(lane.clone().all()).await? {
+                if self.promote(key).await? {
+                    break;
+                }
             }
         }
         Ok(())
     }
 
     /// Makes the job at this key of its lane the head of the lane. If the job is damaged, it leaves
-    /// the lane, and the next job becomes the head.
-    async fn promote(&mut self, key: &[u8]) -> Result<()> {
-        let Some(id) = keys::job_of(key) else {
-            return Ok(());
-        };
-        match self.find(id).await? {
-            Some(found) => {
-                let promote = |job: &mut StoredJob, _: Option<&InvalidInput>| job.promote();
-                Box::pin(self.change_found(found, promote)).await
-            }
-            None => Box::pin(self.set_aside(id)).await.map(drop),
+    /// the lane, and the next job becomes the head. Returns false if nothing of the job can be
+    /// read, so that the caller must look for the next job.
+    async fn promote(&mut self, key: Vec<u8>) -> Result<bool> {
+        let id = keys::job_of(&key);
+        if let Some(id) = id
+            && let Some(found) = self.find(id).await?
+        {
+            let promote = |job: &mut StoredJob, _: Option<&InvalidInput>| job.promote();
+            Box::pin(self.change_found(found, promote)).await?;
+            return Ok(true);
         }
+        if let Some(id) = id {
+            Box::pin(self.set_aside(id)).await?;
+        }
+        // The row may lack the list of its keys.
+        self.remove(key).await?;
+        Ok(false)
     }
 
     /// Removes a job of which nothing can be read from all indexes. Its row remains. Returns
@@ -484,10 +491,6 @@ impl<T: Transaction> Call<T> {
 
     async fn write_links(&mut self, changes: &Changes) -> Result<()> {
         let now = self.now;
-        for (child, place, decided) in &changes.links {
-            self.change(*child, |job| job.decide(*place, *decided))
-                .await?;
-        }
         // A damaged child has already ended, when its link was decided.
         let unless_ended = |apply: fn(&mut StoredJob, i64)| {
             move |job: &mut StoredJob| {
@@ -496,8 +499,13 @@ impl<T: Transaction> Call<T> {
                 }
             }
         };
+        // Before the links are decided, so that a damaged child ends as the cascade expects.
         for id in &changes.cancelled {
             self.change(*id, unless_ended(StoredJob::cancel)).await?;
+        }
+        for (child, place, decided) in &changes.links {
+            self.change(*child, |job| job.decide(*place, *decided))
+                .await?;
         }
         for id in &changes.released {
             self.change(*id, unless_ended(StoredJob::release)).await?;
@@ -545,6 +553,9 @@ impl Found {
         let mut salvaged = StoredJob::salvage(&text)?;
         // The field that says so may be damaged. Without it, the children would never be told.
         salvaged.job.has_children = true;
+        // A claim without a node would be taken from the node that runs it.
+        let node = &mut salvaged.job.record.node;
+        *node = node.or_else(|| keys.iter().find_map(|key| keys::runner_of(key)));
         (salvaged.job.record.id == id).then_some(Self {
             job: salvaged.job,
             keys,

@@ -7,9 +7,9 @@ use std::ops::Range;
 use async_trait::async_trait;
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
-    JobFilter, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus, PageRequest,
-    Parent, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report, Reported, Settlement,
-    StoredJob,
+    JobFilter, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus, Owner,
+    PageRequest, Parent, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report, Reported,
+    Settlement, StoredJob,
 };
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
@@ -88,7 +88,7 @@ impl<E: Engine> JobStore for KvStore<E> {
                 Some(found) if from.contains(&found.job.record.state) => {
                     call.act(found, action).await?
                 }
-                // The state of the job is unknown, but no node can run the job.
+                // The state of the job is unknown.
                 None if action == JobAction::Delete && call.delete_unreadable(*id).await? => {
                     ActionOutcome::Deleted
                 }
@@ -294,9 +294,17 @@ impl<T: Transaction> Call<T> {
         let nodes = NodeRegistry::new(&nodes);
         let mut pass = ReclaimPass::of(request);
         let running = self.all(Key::new(Table::Running).all()).await?;
-        for id in running.iter().filter_map(|(key, _)| keys::job_of(key)) {
+        for (key, _) in running {
+            let Some(id) = keys::job_of(&key) else {
+                continue;
+            };
             let Some(job) = self.job(id).await? else {
-                self.set_aside(id).await?;
+                // The body may still run on a live node.
+                let owner = nodes.owner(keys::runner_of(&key));
+                if !matches!(owner, Owner::Known(node) if node.status.is_live()) {
+                    self.set_aside(id).await?;
+                    self.remove(key).await?;
+                }
                 continue;
             };
             let node = job.record.node;
@@ -321,9 +329,22 @@ impl<T: Transaction> Call<T> {
             JobAction::Requeue => self.requeue(&found.job).await?,
             _ => Ok(None),
         };
-        let acted = self
+        let (is_damaged, before) = (found.problem.is_some(), found.job.record.state);
+        let mut acted = self
             .change(id, |job| job.act(action, now, |_| requeue))
             .await?;
+        let may_differ = matches!(
+            acted,
+            Some(ActionOutcome::Became(_) | ActionOutcome::Changed)
+        );
+        if is_damaged && before != JobState::Running && may_differ {
+            // The change has ended the job instead.
+            let after = self.job(id).await?.map(|job| job.record.state);
+            acted = after.map(|after| match after == before {
+                true => ActionOutcome::Refused(before),
+                false => ActionOutcome::Became(after),
+            });
+        }
         if acted == Some(ActionOutcome::Deleted) {
             self.delete(&found).await?;
         }

@@ -231,6 +231,13 @@ pub(crate) fn lane_of(key: &[u8]) -> Option<Key> {
     (key.first() == Some(&(Table::Lane as u8))).then(|| Key(lane.to_vec()))
 }
 
+/// Returns the node that runs a job, from the key of the job in the index of running jobs. `None` if
+/// the key belongs to another index, or if no node has the claim.
+pub(crate) fn runner_of(key: &[u8]) -> Option<NodeId> {
+    let is_running = key.first() == Some(&(Table::Running as u8));
+    is_running.then(|| Parts::of(key).node()).flatten()
+}
+
 /// Returns the beginning of the keys of the pending jobs of a route and a priority.
 pub(crate) fn pending(route: &Route, priority: Priority) -> Key {
     Key::new(Table::Pending).route(route).byte(priority.level())

@@ -8,9 +8,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet::store_api::store::StoreInfo;
+use ratchet::store_api::store::{CallPolicy, StoreInfo};
 use ratchet::store_api::time::{to_millis, wall_clock};
 use ratchet::{Checked, Result, StoreError, StoreErrorKind};
 use ratchet_kv::{Access, Engine, Entry, KvStore, Order, Transaction};
@@ -124,6 +125,11 @@ impl Engine for RedbEngine {
             backend: "redb",
             version: "4".to_owned(),
         }
+    }
+
+    fn call_policy(&self) -> CallPolicy {
+        // A call may change 10,000 jobs, and each of them writes several keys.
+        CallPolicy::within(Duration::from_secs(60))
     }
 
     async fn begin(&self, access: Access) -> Result<RedbTransaction> {

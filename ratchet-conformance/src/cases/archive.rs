@@ -268,7 +268,7 @@ cases! {
     }
 
     #[proves("archive.move")]
-    #[needs(Archive, Clock)]
+    #[needs(Archive, Clock, Tags)]
     async fn an_id_that_is_archived_again_is_there_once_as_it_was_last(cx: &Cx) {
         let node = cx.node().await;
         let new = job();
@@ -396,7 +396,7 @@ cases! {
     }
 
     #[proves("guard.write", "archive.old", "archive.purge")]
-    #[needs(Archive, Clock)]
+    #[needs(Archive, Clock, Guards)]
     async fn a_deposed_leader_neither_archives_nor_empties_the_archive(cx: &Cx) {
         let (old, new) = (cx.node().await, cx.node().await);
         let tenure = |node: &TestNode, acquired| match acquired {

@@ -388,7 +388,7 @@ cases! {
     }
 
     #[proves("batch.purge", "guard.write")]
-    #[needs(Clock, Workflows)]
+    #[needs(Clock, Workflows, Guards)]
     async fn old_batches_are_purged_and_leave_their_children(cx: &Cx) {
         let node = cx.node().await;
         let mut all = Vec::new();

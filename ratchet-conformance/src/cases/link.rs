@@ -270,7 +270,7 @@ cases! {
     }
 
     #[proves("link.missing", "enqueue.atomic", "errors.kind")]
-    #[needs(Workflows)]
+    #[needs(Workflows, IdempotencyKeys)]
     async fn a_missing_parent_keeps_the_whole_enqueue_out(cx: &Cx) {
         let node = cx.node().await;
         let stored = node.add(job()).await;
@@ -566,7 +566,7 @@ cases! {
         };
         let awaited = [parent, member, inside.id()].map(shown);
         assert_eq!(awaited, [Some(true); 3]);
-        assert!(shown(plain).is_some());
+        assert!(cx.settings().may_exaggerate || shown(plain) == Some(false));
         for job in &whole {
             node.release(job.claim.token).await;
         }

@@ -259,7 +259,7 @@ cases! {
     }
 
     #[proves("recurring.retire")]
-    #[needs(Clock, Recurring)]
+    #[needs(Clock, Recurring, Guards)]
     async fn what_is_no_longer_declared_and_older_than_the_node_is_retired(cx: &Cx) {
         let (node, other) = (cx.node().await, cx.node().await);
         for named in ["gone", "known", "also gone"] {
@@ -286,7 +286,7 @@ cases! {
     }
 
     #[proves("recurring.retire", "guard.write")]
-    #[needs(Clock, Recurring)]
+    #[needs(Clock, Recurring, Guards)]
     async fn a_tenure_that_is_over_retires_nothing(cx: &Cx) {
         let node = cx.node().await;
         declare(&node, "n").await;

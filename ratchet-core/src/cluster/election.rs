@@ -49,9 +49,15 @@ pub struct Election {
     /// another candidate.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
+    /// Number of turns since the last reading of the lock on which this candidate could decide.
+    skipped: u32,
     /// Recent readings of the role locks, shared with this node's candidates for other roles.
     readings: Option<Arc<RoleLocks>>,
 }
+
+/// Maximum number of turns in a row in which a candidate does not read its lock although the shared
+/// reading has failed.
+const SKIPPED: u32 = 3;
 
 /// The last owner of the lock, other than this candidate, that this candidate saw.
 #[derive(Clone, Debug)]
@@ -84,6 +90,7 @@ impl Election {
             takeover_delay: Duration::ZERO,
             sitting_out: None,
             rival: None,
+            skipped: 0,
             readings: None,
         })
     }
@@ -326,15 +333,20 @@ impl Election {
                 (Ok(Some(holder)), _) if holder.owner != *owner => {
                     return Ok(Some(self.note_rival(holder)));
                 }
-                // The shared reading is slow or fails. Reading each lock on its own would load the
-                // database further.
-                (Err(_), Some(rival)) => return Ok(Some(rival.leads())),
+                // The shared reading is slow or fails. Reading each lock on its own at each turn
+                // would load the database further, so a candidate does it at every fourth turn. It
+                // then also finds a lock that its holder has released.
+                (Err(_), Some(rival)) if self.skipped < SKIPPED => {
+                    self.skipped += 1;
+                    return Ok(Some(rival.leads()));
+                }
                 // The lock may be free. A decision needs a new reading, even if the shared reading
                 // is slow: that reading uses a connection for jobs, and jobs that use all of these
                 // connections must not delay a takeover.
                 _ => {}
             }
         }
+        self.skipped = 0;
         let rival = self.rival();
         let locks = self.store.locks();
         let inspect = locks.inspect(self.leadership.lock());

@@ -7,7 +7,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::leaders::PREFIX;
-use crate::error::Result;
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::name::Name;
 use crate::store::{HeldLock, LockInfo, SharedStore};
 use crate::time;
@@ -45,7 +45,14 @@ pub(crate) async fn locks_of_roles<List: Future<Output = Result<Vec<(Name, LockI
 /// The elections of the node share the last reading. So the number of calls does not grow with the
 /// number of roles.
 #[derive(Debug, Default)]
-pub(crate) struct RoleLocks(Mutex<Option<Reading>>);
+pub(crate) struct RoleLocks(Mutex<Last>);
+
+/// The last reading, and when the last failed one began.
+#[derive(Debug, Default)]
+struct Last {
+    reading: Option<Reading>,
+    failed: Option<Instant>,
+}
 
 /// The locks of all roles at one time.
 #[derive(Debug)]
@@ -73,26 +80,38 @@ impl RoleLocks {
     ) -> Result<Option<HeldLock>> {
         let began = time::monotonic();
         let reading = tokio::spawn(async move {
-            // Other callers wait for this reading, and then use it.
+            // Other callers wait for this reading, and then use it, even if it has failed.
             let mut last = self.0.lock().await;
+            if last.failed.is_some_and(|failed| failed >= began) {
+                let failed = StoreError::new(StoreErrorKind::Unavailable, "list_locks");
+                return Err(failed.with_source("another read of the locks has just failed"));
+            }
             let is_recent =
                 |reading: &Reading| reading.asked >= began || reading.asked.elapsed() <= age;
-            let reading = match last.take().filter(is_recent) {
-                Some(reading) => reading,
-                None => Reading::read(&store).await?,
-            };
-            let holder = reading.holder(&lock);
-            *last = Some(reading);
-            Ok(holder)
+            if !last.reading.as_ref().is_some_and(is_recent) {
+                let asked = time::monotonic();
+                last.reading = None;
+                let reading = Reading::read(&store, asked).await;
+                last.reading = Some(reading.inspect_err(|_| last.failed = Some(asked))?);
+            }
+            Ok(last
+                .reading
+                .as_ref()
+                .and_then(|reading| reading.holder(&lock)))
         });
-        // The task ends early only if the runtime shuts down.
-        reading.await.unwrap_or(Ok(None))
+        match reading.await {
+            Ok(holder) => holder,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime shuts down.
+                Err(_) => Ok(None),
+            },
+        }
     }
 }
 
 impl Reading {
-    async fn read(store: &SharedStore) -> Result<Self> {
-        let asked = time::monotonic();
+    async fn read(store: &SharedStore, asked: Instant) -> Result<Self> {
         let list = async |after: Name, limit| store.locks().list_locks(Some(&after), limit).await;
         let locks = locks_of_roles(list).await?;
         Ok(Self {

@@ -6,7 +6,7 @@
 //! arrive. So it reads less often whether jobs are due, which node leads, and whether a recurring
 //! definition has changed.
 //!
-//! A node that reads less often depends on wakeups. After a wakeup for all nodes, it no longer
+//! A node that reads less often depends on wakeups. After a wakeup for all nodes without a sender, it no longer
 //! trusts earlier beacons, because a transport sends such a wakeup when it may have lost others. A
 //! leader that resigns sends a last beacon that says so.
 
@@ -40,7 +40,7 @@ pub(crate) struct Beacons {
 pub(crate) struct Received {
     /// The last beacon of a leader that has not resigned.
     last: Option<Beacon>,
-    /// Whether a wakeup for all nodes has arrived since the last beacon.
+    /// Whether a wakeup for all nodes without a sender has arrived since the last beacon.
     doubted: bool,
     /// The last leader that resigned. A beacon that it sent earlier may arrive after its
     /// resignation, and is ignored.
@@ -64,7 +64,7 @@ impl Received {
         self.last
     }
 
-    /// Returns the last beacon, unless a wakeup for all nodes has arrived since.
+    /// Returns the last beacon, unless a wakeup for all nodes without a sender has arrived since.
     pub(crate) fn undoubted(&self) -> Option<Beacon> {
         self.last.filter(|_| !self.doubted)
     }
