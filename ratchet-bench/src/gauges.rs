@@ -10,7 +10,7 @@ use serde::Serialize;
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-/// What a server has done. A figure that the server does not count is absent.
+/// The work that a server has done. A figure that the server does not count is `None`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Work {
     /// Statements of PostgreSQL, or requests of MongoDB.
@@ -24,7 +24,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Divides every figure.
+    /// Divides every figure by `divisor`, and rounds the results to three decimal places.
     pub(crate) fn per(self, divisor: f64) -> Self {
         let each =
             |figure: Option<f64>| figure.map(|figure| (figure / divisor * 1e3).round() / 1e3);
@@ -163,8 +163,8 @@ fn mongodb(status: &Document) -> Work {
 /// of one of the server's processes. Adds up the CPU times of the parent of `child`, and of all
 /// children of that parent, including children that have ended.
 fn family_cpu(child: i32) -> Result<f64> {
-    /// Clock ticks per second, in which Linux reports CPU times. Linux uses this value on all
-    /// common platforms.
+    /// The number of clock ticks per second. Linux reports CPU times in ticks, and uses this
+    /// number on all common platforms.
     const TICKS: f64 = 100.0;
     let parent = Stat::read(&child.to_string())?.parent;
     let own = Stat::read(&parent)?;

@@ -182,7 +182,7 @@ impl Api {
         recorder.map(PrometheusHandle::render)
     }
 
-    /// Runs the upkeep of the recorder until the API closes.
+    /// Starts a task that runs the upkeep of the metrics recorder until the API closes.
     ///
     /// The upkeep sorts measurements into buckets. Without the upkeep, the recorder would keep
     /// every single measurement until a program reads the metrics.
@@ -206,7 +206,7 @@ impl Api {
         });
     }
 
-    /// Returns `None`: without the feature `prometheus`, there is no recorder.
+    /// Returns `None`: without the feature `prometheus`, there is no metrics recorder.
     #[cfg(not(feature = "prometheus"))]
     #[expect(
         clippy::unused_self,
@@ -216,7 +216,7 @@ impl Api {
         None
     }
 
-    /// Checks that the request may have this access, and fails with the refusal otherwise.
+    /// Returns an error that describes the refusal, if the request may not have this access.
     ///
     /// The middleware calls this method with the access of the route. A handler calls it for an
     /// access that does not depend only on the path.

@@ -44,7 +44,7 @@ impl ClientAddr {
         Self(client)
     }
 
-    /// Returns the client of a request, if it is known.
+    /// Returns the client of a request, or `None` if the request does not have this extension.
     pub(crate) fn of(extensions: &Extensions) -> Option<Self> {
         extensions.get().copied()
     }

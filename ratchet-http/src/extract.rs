@@ -124,7 +124,8 @@ impl<T: From<String>> FromRequestParts<Api> for Path<T> {
         let captured = RawPathParams::from_request_parts(parts, api).await;
         let captured =
             captured.map_err(|rejection| Problem::invalid("path", rejection.body_text()))?;
-        // If this router is nested in others, the parameters of the outer routers come first.
+        // If this router is nested in others, the parameters of the outer routers come first. So
+        // the last parameter belongs to this router.
         let own = captured.iter().last();
         let (_, value) =
             own.ok_or_else(|| Problem::invalid("path", "the path has no parameter"))?;

@@ -59,9 +59,9 @@ pub(crate) struct Detail(pub(crate) String);
 
 /// A write in progress.
 ///
-/// A write is logged with its client when it ends. It is also logged when it is dropped, because of
-/// its timeout or because the client has disconnected. The sampler is then notified that jobs may
-/// have changed, unless the write was refused before it began.
+/// When a write ends, it is logged together with its client. A write also ends when it is dropped,
+/// because of its timeout or because the client has disconnected. Unless the write was refused
+/// before it began, its end also notifies the background reads that jobs may have changed.
 struct Write {
     api: Api,
     client: String,
@@ -98,7 +98,7 @@ impl Write {
         self.log(&outcome(response));
     }
 
-    /// Logs a write that has ended, and notifies the sampler that jobs may have changed.
+    /// Logs a write that has ended, and notifies the background reads that jobs may have changed.
     fn done(mut self, response: &Response) {
         self.log(&outcome(response));
         self.api.sampler().acted();

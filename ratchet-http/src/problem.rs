@@ -244,8 +244,8 @@ impl From<StoreError> for Problem {
         if let Some(invalid) = error.invalid_input() {
             return invalid.clone().into();
         }
-        // While the database is unreachable, every request fails. The sampler logs the outage once,
-        // so the single requests are logged only at `debug`.
+        // While the database is unreachable, every request fails. The background reads log the
+        // outage once, so the single requests are logged only at `debug`.
         if error.is_transient() {
             tracing::debug!(%error, "a request failed because of the store");
         } else {

@@ -36,8 +36,8 @@ struct Queue {
 
 type Client = Option<IpAddr>;
 
-/// Returns how many of `most` places one client may have: about three quarters. One client may have
-/// all places only if there is a single place.
+/// Returns the maximum number of reads or event listeners of one client, if all clients together
+/// may have `most`: about three quarters of `most`. The result equals `most` only if `most` is 1.
 pub(crate) fn share(most: usize) -> usize {
     (most - most / 4).min(most - usize::from(most > 1))
 }
@@ -123,7 +123,8 @@ impl Shared {
             next.map(|(client, waiter)| (self.grant(&mut queue, client), waiter))
         };
         // If the waiting request was dropped, sending fails and the read is dropped here. Dropping
-        // the read locks the queue again, so the block above has released the lock.
+        // the read locks the queue again, so the lock must be released before: the block above
+        // releases it.
         if let Some((read, waiter)) = next {
             drop(waiter.send(read));
         }

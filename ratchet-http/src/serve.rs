@@ -64,7 +64,7 @@ const COMPLAINTS: Duration = Duration::from_secs(60);
 /// ```
 ///
 /// # Errors
-/// - [`ServeError::Exposed`] if the listener is not on loopback, and the API has no authorizer and
+/// - [`ServeError::Exposed`] if the listener is not on loopback, the API has no authorizer, and
 ///   `allow_remote` was not called.
 /// - [`ServeError::Listener`] if the listener has no local address.
 ///

@@ -25,8 +25,8 @@ use crate::client::ClientAddr;
 ///
 /// Wrong tokens are throttled per client, as identified by [`ClientAddr`]:
 ///
-/// - After ten different wrong tokens, every request of the client that contains a token gets 429,
-///   except for one attempt every 10 s.
+/// - After ten different wrong tokens, every request of the client that needs and contains a token
+///   gets 429, except for one attempt every 10 s.
 /// - After the same wrong token ten times in a row, only requests with that token get 429. So a
 ///   program with an old token does not lock out other programs at the same address.
 ///
@@ -246,8 +246,8 @@ impl WrongTokens {
             at: time::monotonic(),
         };
         let before = all.get(&client).map(|spent| spent.now());
-        // After all its repeats have been refilled, a repeated token counts as a different token
-        // again.
+        // If the repeats of the last token have been refilled to zero, the next request with this
+        // token counts as a different token again.
         let mut spent = before.filter(Spent::any).unwrap_or(untouched);
         if spent.last == token && spent.repeats > 0 {
             spent.repeats += 1;
@@ -255,8 +255,7 @@ impl WrongTokens {
             (spent.last, spent.repeats) = (token, 1);
             spent.attempts += 1;
         }
-        // Keep `at`: the time until the next refill runs from the first wrong token, not from this
-        // one.
+        // `at` stays as it was, so this wrong token does not postpone the next refill.
         all.insert(client, spent);
     }
 }

@@ -1,4 +1,4 @@
-//! The archive.
+//! The store's archive of ended jobs.
 
 use async_trait::async_trait;
 use ratchet_core::model::{
@@ -14,8 +14,8 @@ use crate::engine::{Engine, Order, Transaction};
 use crate::keys::{self, Key, Table};
 use crate::store::KvStore;
 
-/// Decodes a row of the archive. The row contains the time of the archiving, a line break, and the
-/// document.
+/// Decodes a row of the archive. The row contains the time at which the job was archived, a line
+/// break, and the document with the job and its history.
 fn archived(row: &str) -> Result<ArchivedJob, InvalidInput> {
     let malformed = || InvalidInput::new("archive", "has no time");
     let (at, document) = row.split_once('\n').ok_or_else(malformed)?;

@@ -1,4 +1,4 @@
-//! One call of the store: a transaction, and what several calls do in it.
+//! One call of the store: its transaction, and the steps that several kinds of calls share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,14 +14,14 @@ use crate::engine::{Entry, Order, Transaction};
 use crate::keys::{self, Key, Table};
 use crate::store::number_of;
 
-/// The format of the keys, the indexes and the rows. A version of this crate must raise it if older
-/// programs could misread the data, or lose a part of it when they change a row. After that, calls
-/// of older programs fail.
+/// The format of the keys, the indexes and the rows. A version of this crate must raise the number
+/// if older programs could misread its data, or lose a part of the data when they change a row. On
+/// data of the new format, calls of older programs then fail.
 const FORMAT: u32 = 1;
 /// The number of entries that a scan reads at once.
 const PAGE: usize = 256;
 
-/// A call under way.
+/// A running call of the store.
 pub(crate) struct Call<T> {
     transaction: T,
     operation: &'static str,
@@ -29,10 +29,10 @@ pub(crate) struct Call<T> {
     pub(crate) now: i64,
     /// The format of the stored data; 0 if there is none.
     format: u32,
-    /// The jobs that ended in this call, and the jobs that got a new child.
+    /// The jobs that ended in this call, and the jobs that got a new child in this call.
     ended: BTreeSet<JobId>,
-    /// The damaged jobs that ended in this call. The [`Cascade`] does not expect these ends, so
-    /// they are handled after it.
+    /// The damaged jobs that ended in this call. The running [`Cascade`] does not expect these
+    /// ends, so another cascade handles them.
     ended_damaged: BTreeSet<JobId>,
     /// The batches that were closed in this call, and those that got a new child.
     changed: BTreeSet<BatchId>,
@@ -62,8 +62,8 @@ impl<T: Transaction> Call<T> {
             None => 0,
             Some(value) => number_of(&value).unwrap_or(u32::MAX),
         };
-        // The rows of jobs have a list of keys since format 1. Without it, entries in the indexes
-        // would remain.
+        // Since format 1, the row of a job contains the list of its keys in the indexes. Without
+        // this list, entries would remain in the indexes when the job is deleted.
         let lacks_format = format == 0 && self.first(Key::new(Table::Job).all()).await?.is_some();
         if format <= FORMAT && !lacks_format {
             return Ok(format);
@@ -98,7 +98,7 @@ impl<T: Transaction> Call<T> {
         self.operation
     }
 
-    /// Returns the error for refused input.
+    /// Returns the error for input that the store refuses.
     pub(crate) fn refused(&self, problem: InvalidInput) -> StoreError {
         StoreError::from(problem).during(self.operation)
     }
@@ -147,8 +147,8 @@ impl<T: Transaction> Call<T> {
         Ok(entries.into_iter().next())
     }
 
-    /// Returns the next entries of a scan, and moves `keys` behind them. The result is empty at the
-    /// end of the range.
+    /// Returns the next entries of a scan of `keys`, and removes their part from the range `keys`.
+    /// The result is empty at the end of the range.
     pub(crate) async fn page(
         &mut self,
         keys: &mut Range<Vec<u8>>,
@@ -176,7 +176,7 @@ impl<T: Transaction> Call<T> {
         }
     }
 
-    /// Reads a row. `None` if there is no such row, or if it cannot be read.
+    /// Reads a row. Returns `None` if there is no such row, or if the row cannot be read.
     pub(crate) async fn read<R>(
         &mut self,
         key: Key,
@@ -198,7 +198,7 @@ impl<T: Transaction> Call<T> {
         self.put(key, document).await
     }
 
-    /// Reads a job. `None` if there is no such job, or if nothing of it can be read.
+    /// Reads a job. Returns `None` if there is no such job, or if it is too damaged to be read.
     pub(crate) async fn find(&mut self, id: JobId) -> Result<Option<Found>> {
         let value = self.get(Key::new(Table::Job).job(id)).await?;
         Ok(value.and_then(|value| Found::read(id, &value)))
@@ -228,11 +228,11 @@ impl<T: Transaction> Call<T> {
     }
 
     /// Applies `change` to a job, and updates the indexes and the lane. If the job ends, records
-    /// it, so that the jobs that wait for it are updated. Returns `None` if the job does not exist
-    /// or if nothing of it can be read.
+    /// its end, so that the commit updates the jobs that wait for this job. Returns `None` if the
+    /// job does not exist or if it is too damaged to be read.
     ///
-    /// A damaged job ends as `Failed` at its first change, unless it is running: then it stays in
-    /// all indexes, and ends with its claim.
+    /// A damaged job ends as `Failed` at its first change. A damaged job that is running, however,
+    /// stays in all indexes until its claim ends.
     pub(crate) async fn change<R: Send>(
         &mut self,
         id: JobId,
@@ -248,8 +248,8 @@ impl<T: Transaction> Call<T> {
         }
     }
 
-    /// Applies `change` to a job that was found, as [`change`](Self::change) does. The second
-    /// argument of `change` is the problem of a damaged job.
+    /// Does the same as [`change`](Self::change) with a job that was already read. If the job is
+    /// damaged, the second argument of `change` is the problem.
     pub(crate) async fn change_found<R: Send>(
         &mut self,
         found: Found,
@@ -261,7 +261,8 @@ impl<T: Transaction> Call<T> {
         if let Some(problem) = &found.problem {
             let holder = |job: &StoredJob| (job.record.state, job.record.node);
             if job.record.state == JobState::Running && holder(&job) == holder(&found.job) {
-                // Keys that cannot be computed, such as that of a permit, must remain.
+                // The job keeps its old keys in the indexes. Some, such as the key of a permit,
+                // cannot be computed from the damaged job, and must not be removed.
                 keys = Some(found.keys.clone());
             } else if !job.record.state.is_terminal() {
                 job.fail_damaged(problem, self.now);
@@ -304,8 +305,8 @@ impl<T: Transaction> Call<T> {
         self.remove_entries(old.difference(&new)).await
     }
 
-    /// Removes these keys of one job from the indexes. If the job leaves a lane, the next job of
-    /// the lane becomes its head.
+    /// Removes `entries`, which are keys of one job, from the indexes. If the job thereby leaves a
+    /// lane, the next job of the lane becomes the head of the lane.
     async fn remove_entries<'k>(
         &mut self,
         entries: impl Iterator<Item = &'k Vec<u8>> + Send,
@@ -344,8 +345,8 @@ impl<T: Transaction> Call<T> {
         Ok(false)
     }
 
-    /// Removes a job of which nothing can be read from all indexes. Its row remains. Returns
-    /// whether the row exists.
+    /// Removes a job that is too damaged to be read from all indexes. The row of the job remains.
+    /// Returns whether the row exists.
     pub(crate) async fn set_aside(&mut self, id: JobId) -> Result<bool> {
         let Some(value) = self.get(Key::new(Table::Job).job(id)).await? else {
             return Ok(false);
@@ -361,7 +362,7 @@ impl<T: Transaction> Call<T> {
         self.delete_row(found.job.record.id).await
     }
 
-    /// Deletes a job of which nothing can be read. Returns whether the job existed.
+    /// Deletes a job that is too damaged to be read. Returns whether the job existed.
     pub(crate) async fn delete_unreadable(&mut self, id: JobId) -> Result<bool> {
         let exists = self.set_aside(id).await?;
         if exists {
@@ -408,7 +409,8 @@ impl<T: Transaction> Call<T> {
         self.write(key, batch.encode()).await
     }
 
-    /// Returns whether a write is allowed. A write without a guard is always allowed.
+    /// Returns whether the lock of `guard` still allows a write. Without a guard, every write is
+    /// allowed.
     pub(crate) async fn allows(&mut self, guard: Option<&Guard>) -> Result<bool> {
         let Some(guard) = guard else {
             return Ok(true);
@@ -491,7 +493,7 @@ impl<T: Transaction> Call<T> {
 
     async fn write_links(&mut self, changes: &Changes) -> Result<()> {
         let now = self.now;
-        // A damaged child has already ended, when its link was decided.
+        // A damaged child may have ended already, when its link was decided.
         let unless_ended = |apply: fn(&mut StoredJob, i64)| {
             move |job: &mut StoredJob| {
                 if !job.record.state.is_terminal() {
@@ -527,9 +529,9 @@ pub(crate) struct Found {
     /// The keys of the job in the indexes. They are stored, because the keys of a damaged job
     /// cannot be computed from it.
     keys: BTreeSet<Vec<u8>>,
-    /// The first problem of a damaged job.
+    /// The first problem that reading the row found, if the job is damaged.
     pub(crate) problem: Option<InvalidInput>,
-    /// Whether reads return the job.
+    /// Whether calls that read jobs may return this job. A badly damaged job is not returned.
     pub(crate) can_be_shown: bool,
 }
 
@@ -551,7 +553,8 @@ impl Found {
         }
         let text = String::from_utf8_lossy(document);
         let mut salvaged = StoredJob::salvage(&text)?;
-        // The field that says so may be damaged. Without it, the children would never be told.
+        // The stored value of this field may be damaged. If it were wrongly `false`, the end of
+        // this job would not update its children.
         salvaged.job.has_children = true;
         // A claim without a node would be taken from the node that runs it.
         let node = &mut salvaged.job.record.node;
@@ -565,7 +568,7 @@ impl Found {
     }
 }
 
-/// The end of a document. It does not occur in JSON.
+/// The byte after the document of a row. This byte does not occur in JSON.
 const END: u8 = 0;
 
 /// Whether a part of a job was replaced by a default because it could not be read.
@@ -575,8 +578,8 @@ enum Condition {
     Damaged,
 }
 
-/// Returns the row of a job: its document and its keys in the indexes, each after its length. An
-/// empty key marks a damaged job.
+/// Returns the row of a job: its document, and then its keys in the indexes, each after the length
+/// of the key. An empty key marks a damaged job.
 fn row(document: String, keys: &BTreeSet<Vec<u8>>, condition: Condition) -> Vec<u8> {
     let mut row = document.into_bytes();
     row.push(END);
@@ -624,8 +627,8 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Decodes a row. Logs a warning and returns `None` if the row cannot be read, so that it does not
-/// affect others.
+/// Decodes a row. If the row cannot be read, logs a warning and returns `None`, so that the call
+/// can continue with other rows.
 pub(crate) fn decoded<R>(
     value: &[u8],
     decode: impl FnOnce(&str) -> Result<R, InvalidInput>,

@@ -25,8 +25,8 @@ use ratchet_core::store::{CallPolicy, StoreInfo};
 ///   ([`MAX_BATCH`](ratchet_core::limits::MAX_BATCH)), and several entries for each of them.
 #[async_trait]
 pub trait Engine: Debug + Send + Sync + 'static {
-    /// A transaction of this engine. It owns what it needs, because the type cannot contain a
-    /// reference to the engine, and it can move to another thread.
+    /// A transaction of this engine. The type must own its data, because it cannot contain a
+    /// reference to the engine. A transaction may move to another thread.
     type Transaction: Transaction;
 
     /// Returns the name and the version of the engine, for logs and reports.
@@ -90,8 +90,9 @@ pub enum Order {
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
 
-/// A transaction. Its reads see its own writes: [`get`](Self::get) and [`range`](Self::range) return
-/// what [`put`](Self::put) has stored, and do not return what [`remove`](Self::remove) has deleted.
+/// A transaction. Its reads see its own writes: [`get`](Self::get) and [`range`](Self::range)
+/// return what [`put`](Self::put) has stored, and do not return what [`remove`](Self::remove) has
+/// deleted.
 #[async_trait]
 pub trait Transaction: Send {
     /// Returns the time in milliseconds since 1970, by the clock of the engine. All processes that

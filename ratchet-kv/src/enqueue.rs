@@ -27,8 +27,8 @@ impl<T: Transaction> Call<T> {
         Ok(answers)
     }
 
-    /// Looks up the ids and the keys of the jobs. Returns the result for each job, and the
-    /// positions in `jobs` of the jobs that must be stored.
+    /// Looks up which ids and keys of the jobs are already in use. Returns the result for each
+    /// job, and the positions in `jobs` of the jobs that must be stored.
     async fn resolve_keys(&mut self, jobs: &[NewJob]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
         let mut taken = TakenKeys::default();
         for job in jobs {
@@ -91,8 +91,8 @@ impl<T: Transaction> Call<T> {
         self.insert(&job).await
     }
 
-    /// Adds the links from a new job to its parents. If a parent has already ended, the commit of
-    /// the call decides the link.
+    /// Links the new job `child` to its parents, so that it waits for them. If a parent has already
+    /// ended, the commit of the call decides whether the child may run.
     async fn link(&mut self, child: JobId, after: Vec<After>) -> Result<()> {
         for one in &after {
             match one.parent() {

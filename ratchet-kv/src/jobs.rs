@@ -151,8 +151,8 @@ impl<E: Engine> JobStore for KvStore<E> {
     }
 }
 
-/// Returns the keys that a page of a list begins with, and their order: the jobs with the tag of
-/// the filter, if it has one, and otherwise all jobs.
+/// Returns the range of keys that a page of a list scans, and the order of the scan. If the filter
+/// has a tag, the range covers the jobs with that tag, and otherwise all jobs.
 fn scanned(filter: &JobFilter, page: &PageRequest) -> (Range<Vec<u8>>, Order) {
     let base = || match &filter.tag {
         Some(tag) => Key::new(Table::Tag).name(tag.as_str()),
@@ -168,8 +168,8 @@ fn scanned(filter: &JobFilter, page: &PageRequest) -> (Range<Vec<u8>>, Order) {
 }
 
 impl<T: Transaction> Call<T> {
-    /// Returns the ended jobs that this request selects. Jobs that no read returns are among them
-    /// only if `hidden` is true.
+    /// Returns the ended jobs that `request` selects. If `hidden` is true, these include jobs that
+    /// are too damaged to be returned by reads.
     pub(crate) async fn old(&mut self, request: &PurgeRequest, hidden: bool) -> Result<Vec<Found>> {
         let cutoff = self.now.saturating_sub(duration_millis(request.older_than));
         let ended = || Key::new(Table::Ended).byte(request.state.code());
@@ -194,7 +194,7 @@ impl<T: Transaction> Call<T> {
         }
     }
 
-    /// Returns whether this job has a child that has not ended.
+    /// Returns whether `job` has a child that has not ended.
     async fn is_awaited(&mut self, job: JobId) -> Result<bool> {
         let children = self.children(Parent::Job(job)).await?;
         Ok(children
@@ -209,7 +209,7 @@ impl<T: Transaction> Call<T> {
         }
         let paused = self.paused_queues().await?;
         let (mut claimed, mut damaged) = (Vec::new(), 0);
-        // Jobs that cannot be read end, and make room for others.
+        // `claim_once` ends jobs that cannot be read. Other jobs are then claimed in their place.
         loop {
             let limit = request.limit - claimed.len();
             let (jobs, ended) = self.claim_once(request, limit, &paused).await?;
@@ -221,8 +221,8 @@ impl<T: Transaction> Call<T> {
         }
     }
 
-    /// Chooses and claims up to `limit` jobs. Ends those of them that cannot be read, and also
-    /// returns their number.
+    /// Chooses up to `limit` jobs. Claims those that can be read, and ends the others. Returns the
+    /// claimed jobs, and the number of jobs that were not claimed.
     async fn claim_once(
         &mut self,
         request: &ClaimRequest,
@@ -279,7 +279,8 @@ impl<T: Transaction> Call<T> {
                 },
             }
         }
-        // The row of a lost job may lack the list of its keys.
+        // The row of a job in `lost` may lack the list of its keys, so `set_aside` may not have
+        // removed the key by which the job was found.
         for key in streams.into_iter().flat_map(|(_, _, due)| due) {
             if keys::job_of(&key).is_some_and(|id| lost.contains(&id)) {
                 self.remove(key).await?;
@@ -351,7 +352,8 @@ impl<T: Transaction> Call<T> {
         Ok(acted.unwrap_or(ActionOutcome::NotFound))
     }
 
-    /// Returns the place of a requeued job in its lane, or the job that has its unique key.
+    /// Returns the place that a job gets in its lane when it is requeued, or `None` if it has no
+    /// lane. The error is another unfinished job that has the same unique key.
     async fn requeue(&mut self, job: &StoredJob) -> Result<Result<Option<LanePlace>, JobId>> {
         let spec = &job.record.spec;
         if let Some(key) = &spec.unique_key
@@ -362,13 +364,13 @@ impl<T: Transaction> Call<T> {
         Ok(Ok(self.lane_place(job).await?))
     }
 
-    /// Returns the unfinished job that has this unique key.
+    /// Returns the unfinished job that has the unique key `key`, if there is one.
     pub(crate) async fn unique_holder(&mut self, key: &Name) -> Result<Option<JobId>> {
         let holder = self.first(Key::new(Table::Unique).name(key.as_str()).all());
         Ok(holder.await?.and_then(|(key, _)| keys::job_of(&key)))
     }
 
-    /// Returns the place at the end of the job's lane. `None` if the job has no lane.
+    /// Returns the place at the end of the job's lane. Returns `None` if the job has no lane.
     pub(crate) async fn lane_place(&mut self, job: &StoredJob) -> Result<Option<LanePlace>> {
         let spec = &job.record.spec;
         let Some(lane) = &spec.lane else {

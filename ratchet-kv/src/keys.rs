@@ -11,17 +11,18 @@ use ratchet_core::state::JobState;
 use ratchet_core::time::to_millis;
 use ratchet_core::{BatchId, JobId, Name, NodeId, Priority, Route};
 
-/// The first byte of a key. The numbers are stored, so they never change.
+/// The first byte of a key. The numbers are stored, so they never change. Before the arrow or the
+/// colon, each variant lists the parts of its keys. After an arrow comes the value.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(crate) enum Table {
-    /// The rows: job → `StoredJob`.
+    /// Job → the `StoredJob`, and its keys in the indexes.
     Job = 0,
     /// Job, number of the claim → `Attempt`.
     History = 1,
     /// Idempotency key → the first job that used it.
     Idempotency = 2,
-    /// Queue → nothing: the queue is paused.
+    /// Queue → an empty value: the queue is paused.
     Paused = 3,
     /// Node → `NodeRecord`.
     Node = 4,
@@ -31,9 +32,9 @@ pub(crate) enum Table {
     Version = 6,
     /// Name → `RecurringRecord`.
     Recurring = 7,
-    /// Job → time of the archiving and document.
+    /// Job → the time at which the job was archived, and the document.
     Archive = 8,
-    /// Time of the end, job → nothing.
+    /// Time of the end, job: the archived jobs, by the time at which they ended.
     ArchivedBy = 9,
     /// Resource → the maximum number of permits.
     Permits = 10,
@@ -41,9 +42,9 @@ pub(crate) enum Table {
     Rate = 11,
     /// Batch → `BatchRecord`.
     Batch = 12,
-    /// Nothing → the number of the format.
+    /// No further part → the number of the format.
     Format = 13,
-    /// Name → nothing: the recurring definition cannot be read, and this was reported.
+    /// Name → an empty value: the recurring definition cannot be read, and a claim reported this.
     Unreadable = 14,
     /// Route, priority, due time, job: the pending jobs.
     Pending = 32,
@@ -57,13 +58,13 @@ pub(crate) enum Table {
     Unique = 36,
     /// Queue, lane, sequence number, job: the unfinished jobs of each lane.
     Lane = 37,
-    /// Parent, child.
+    /// Parent, job: the children of each parent.
     Child = 38,
-    /// Name of the signal, job.
+    /// Key of the signal, job: the jobs that were enqueued to wait for this signal.
     Signal = 39,
     /// Deadline, job: the jobs that wait for a signal.
     Deadline = 40,
-    /// Tag, job.
+    /// Tag, job: the jobs with the tag.
     Tag = 41,
     /// Queue, state, job: all jobs.
     State = 42,
@@ -94,7 +95,7 @@ impl Key {
         self
     }
 
-    /// Adds a node. A missing node comes first.
+    /// Adds the id of a node. `None` is encoded so that it comes before every node.
     pub(crate) fn node(mut self, id: Option<NodeId>) -> Self {
         self.0.extend(id.map_or([0; 16], |id| *id.as_bytes()));
         self
@@ -105,7 +106,7 @@ impl Key {
         self
     }
 
-    /// Adds a number, so that negative numbers come before positive ones.
+    /// Adds a number, encoded so that negative numbers come before positive ones.
     pub(crate) fn number(mut self, number: i64) -> Self {
         self.0.extend((number ^ i64::MIN).to_be_bytes());
         self
@@ -140,12 +141,12 @@ impl Key {
         self.0..end
     }
 
-    /// Returns the range of the keys that begin with this one, from `start` on.
+    /// Returns the range from `start` to the last key that begins with this one.
     pub(crate) fn from(self, start: Vec<u8>) -> Range<Vec<u8>> {
         start..self.end()
     }
 
-    /// Returns the range of the keys that begin with this one, before `end`.
+    /// Returns the range of the keys that begin with this one and come before `end`.
     pub(crate) fn before(self, end: Vec<u8>) -> Range<Vec<u8>> {
         self.0..end
     }
@@ -210,20 +211,20 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Returns the job at the end of a key of an index.
+/// Returns the job whose id is at the end of an index key.
 pub(crate) fn job_of(key: &[u8]) -> Option<JobId> {
     key.last_chunk().map(|bytes| JobId::from_bytes(*bytes))
 }
 
-/// Returns the beginning of the keys of the jobs in a lane.
+/// Returns the bytes with which the keys of all jobs in a lane begin.
 pub(crate) fn lane(queue: &Name, lane: &Name) -> Key {
     Key::new(Table::Lane)
         .name(queue.as_str())
         .name(lane.as_str())
 }
 
-/// Returns the beginning of the keys of all jobs in a lane, from the key of one of them. `None` if
-/// the key belongs to another index.
+/// Returns the bytes with which the keys of all jobs in a lane begin. `key` is the key of one of
+/// these jobs. Returns `None` if the key belongs to another index.
 pub(crate) fn lane_of(key: &[u8]) -> Option<Key> {
     /// The length of a sequence number and an id.
     const OF_ONE: usize = 8 + 16;
@@ -231,19 +232,19 @@ pub(crate) fn lane_of(key: &[u8]) -> Option<Key> {
     (key.first() == Some(&(Table::Lane as u8))).then(|| Key(lane.to_vec()))
 }
 
-/// Returns the node that runs a job, from the key of the job in the index of running jobs. `None` if
-/// the key belongs to another index, or if no node has the claim.
+/// Returns the node that runs a job, from the key of the job in the index of running jobs. `None`
+/// if the key belongs to another index, or if no node has the claim.
 pub(crate) fn runner_of(key: &[u8]) -> Option<NodeId> {
     let is_running = key.first() == Some(&(Table::Running as u8));
     is_running.then(|| Parts::of(key).node()).flatten()
 }
 
-/// Returns the beginning of the keys of the pending jobs of a route and a priority.
+/// Returns the bytes with which the keys of all pending jobs with this route and priority begin.
 pub(crate) fn pending(route: &Route, priority: Priority) -> Key {
     Key::new(Table::Pending).route(route).byte(priority.level())
 }
 
-/// Returns the keys of all indexes in which a job is.
+/// Returns the keys that a job has in the indexes.
 pub(crate) fn entries(stored: &StoredJob) -> BTreeSet<Vec<u8>> {
     let job = &stored.record;
     let (spec, route) = (&job.spec, &job.spec.route);

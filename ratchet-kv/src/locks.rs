@@ -25,7 +25,8 @@ fn read(value: &[u8]) -> Result<StoredLock, InvalidInput> {
 }
 
 impl<T: Transaction> Call<T> {
-    /// Reads a lock. Fails with `Corrupt` if the lock cannot be read, because it may be held.
+    /// Reads a lock. If the row cannot be read, the lock may be held. So this is an error with the
+    /// kind `Corrupt`, not `None`.
     async fn lock(&mut self, name: &Name) -> Result<Option<StoredLock>> {
         let value = self.get(key(name)).await?;
         let lock = value.map(|value| read(&value)).transpose();

@@ -36,7 +36,7 @@ impl<T: Transaction> Call<T> {
         Ok(rows.iter().filter_map(read).collect())
     }
 
-    /// Returns whether no other node is live. Stops reading at the first other live node.
+    /// Returns whether no node other than `node` is live. Stops reading at the first such node.
     async fn is_alone(&mut self, node: NodeId) -> Result<bool> {
         let mut keys = Key::new(Table::Node).all();
         loop {

@@ -14,8 +14,9 @@ use crate::engine::{Engine, Entry, Order, Transaction};
 use crate::keys::{self, Key, Parts, Table};
 use crate::store::KvStore;
 
-/// Returns the key of the mark that a definition cannot be read, and that this was reported. The
-/// mark is not in the row of the definition, because a newer program may be able to read that row.
+/// Returns the key of a mark, which says that the definition `name` cannot be read and that a claim
+/// has reported this. The mark is not in the row of the definition, because a newer program may be
+/// able to read that row.
 fn reported(name: &str) -> Key {
     Key::new(Table::Unreadable).name(name)
 }
@@ -29,8 +30,8 @@ impl<T: Transaction> Call<T> {
         self.read(key(name), RecurringRecord::decode).await
     }
 
-    /// Marks definitions that cannot be read as reported, so that later claims do not report them
-    /// again. Returns how many were not marked yet.
+    /// Marks the definitions in `rows`, which cannot be read, as reported. Later claims then do not
+    /// report them again. Returns how many of them had no mark yet.
     async fn report_unreadable(&mut self, rows: &[Entry]) -> Result<usize> {
         let mut unreadable = 0;
         for (key, _) in rows {

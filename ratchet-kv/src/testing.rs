@@ -46,8 +46,8 @@ pub async fn spoil_field<E: Engine>(store: &KvStore<E>, job: JobId, field: &str)
     spoil(store, Key::new(Table::Job).job(job), field).await
 }
 
-/// Damages a job so much that no read returns it. Purges, archive passes and selections still find
-/// the job.
+/// Damages a job so much that reads do not return it and archive passes do not move it. Purges and
+/// selections still find the job.
 ///
 /// # Errors
 /// A failure of the engine, or `Corrupt` if there is no such job.

@@ -148,7 +148,8 @@ impl<E: Engine> SignalStore for KvStore<E> {
                 call.set_aside(id).await?;
                 continue;
             };
-            // A damaged job may not show that it is overdue.
+            // The job was found by its deadline in the index. The deadline in a damaged job may be
+            // unreadable, so such a job counts as overdue.
             if found.problem.is_some() || found.job.is_signal_overdue(now) {
                 let miss = |job: &mut StoredJob, problem: Option<&InvalidInput>| match problem {
                     Some(problem) => job.fail_damaged(problem, now),

@@ -97,8 +97,8 @@ async fn a_damaged_job_leaves_nothing_behind_whatever_the_field() {
     }
 }
 
-/// Returns the fields of the document of a job. With `unreadable`, only those without which nothing
-/// of the job can be read.
+/// Returns fields of the document of a job. If `unreadable` is true, these are the fields without
+/// which the job is too damaged to be read. Otherwise, they are all other fields.
 fn fields(unreadable: bool) -> Vec<String> {
     let job = NewJob::new("mail", &1).lane("l").permit("api");
     let job = job.unique_key("u").tag("t").idempotency_key("i");
@@ -121,7 +121,7 @@ fn name(text: &str) -> Name {
 
 async fn claim(store: &Checked<KvStore<MapEngine>>) -> Vec<ClaimToken> {
     let mut tokens = Vec::new();
-    // A job that cannot be read may use up a claim.
+    // Claims twice, because the first claim may return no job if it ends a damaged one.
     for _ in 0..2 {
         let request = ClaimRequest::new(NodeId::new(), 10);
         let claimed = store
@@ -265,7 +265,7 @@ async fn a_running_job_that_is_damaged_keeps_its_permit_until_its_claim_ends() {
         testing::spoil_field(&store, jobs[0].id(), &field)
             .await
             .unwrap();
-        // Without these fields, the claim no longer has its token.
+        // If one of these fields is damaged, the claim no longer matches its token.
         if ["claim_seq", "node", "claimed_at"].contains(&&*field) {
             continue;
         }
@@ -368,7 +368,7 @@ async fn a_lock_that_cannot_be_read_may_be_held() {
 async fn data_of_a_newer_format_is_refused() {
     let store = store();
     store.enqueue(&[NewJob::new("mail", &1)]).await.unwrap();
-    // The key of the format has no more than the number of its table.
+    // The key of the format is one byte: the number of its table, 13.
     let mut transaction = store.engine().begin(Access::Write).await.unwrap();
     assert_eq!(transaction.get(&[13]).await.unwrap(), Some(b"1".to_vec()));
     transaction.put(vec![13], b"2".to_vec()).await.unwrap();

@@ -177,7 +177,7 @@ fn is_context(of: &Type) -> bool {
     is_named(of, "JobContext")
 }
 
-/// Returns whether the type is unsized. The shared state of a node cannot have an unsized type.
+/// Returns whether a type is certainly unsized. The shared state of a node cannot have such a type.
 fn is_unsized(of: &Type) -> bool {
     matches!(of, Type::Slice(_) | Type::TraitObject(_)) || is_named(of, "str")
 }

@@ -57,8 +57,8 @@ impl<D: Dialect> SqlStore<D> {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         let wanted: Vec<Uuid> = ids.iter().map(JobId::as_uuid).collect();
-        // All calls lock lanes before jobs. The lanes can be read without a lock, because a job's
-        // lane never changes.
+        // All calls lock lanes before jobs. So the lanes of these jobs are read first. This needs
+        // no lock on the jobs, because a job's lane never changes.
         let lanes = match action {
             JobAction::Cancel | JobAction::Requeue => self.lanes_of(lease, &wanted).await?,
             _ => BTreeMap::new(),

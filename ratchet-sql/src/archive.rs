@@ -23,7 +23,7 @@ use crate::store::SqlStore;
 impl<D: Dialect> ArchiveStore for SqlStore<D> {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         const OPERATION: &str = "archive";
-        // A repeated call would archive other jobs and return only their number.
+        // A repeat after a lost reply would archive other jobs, and would count only these.
         self.call_once(OPERATION, || self.archive_jobs(request))
             .await
     }

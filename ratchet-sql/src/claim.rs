@@ -17,8 +17,8 @@ use crate::store::SqlStore;
 /// Settings that determine how often a claim searches again for due jobs.
 ///
 /// With `free_repeats`, some rounds do not count towards `rounds`. The number of such rounds is
-/// still limited: each of them has used up the permits of a resource, or has settled unreadable
-/// jobs as failed.
+/// still limited. Each of them uses up the permits of a resource or settles unreadable jobs as
+/// failed, and both can happen only a limited number of times.
 const PERSISTENCE: Persistence = Persistence {
     rounds: 12,
     free_repeats: true,
@@ -69,8 +69,9 @@ impl<D: Dialect> SqlStore<D> {
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
         // Time at which the search for more jobs ends. Set once some jobs are claimed. A round that
-        // is still running at this time is dropped, which closes its connection. If the claims of
-        // the round were committed, the node's next heartbeat lists these claims.
+        // is still running at this time is dropped, which closes its connection. If the database
+        // has already committed the claims of this round, the node's next heartbeat lists them, and
+        // the node releases them.
         let mut end = None;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
@@ -102,8 +103,8 @@ impl<D: Dialect> SqlStore<D> {
                 candidates: round.candidates,
                 taken: round.claimed.len() + round.unreadable.len() + round.refused,
                 bounded: round.bounded,
-                // The next round may find other jobs. It skips the resources whose permits this
-                // round has used up, and the unreadable jobs release their permits.
+                // The next round may find other jobs: it skips the resources whose permits this
+                // round has used up, and the unreadable jobs have released their permits.
                 conditions_changed: round.refused > 0
                     || (round.bounded && !round.unreadable.is_empty()),
             };

@@ -180,8 +180,8 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
 }
 
 /// The connections of a store: a pool of connections for jobs, and one connection for heartbeats
-/// and locks. Calls for jobs cannot delay heartbeats and locks, because they never use this
-/// connection.
+/// and locks. Calls for jobs use the pool, so they do not delay heartbeats and locks. The only
+/// exception is the storing of new routes, which uses the other connection.
 pub trait Connections<D: Dialect>: Send + Sync + 'static {
     /// Leases a connection from the pool for jobs. The settings limit how long the call waits for a
     /// free connection.

@@ -21,8 +21,9 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// Jobs without keys, lanes, links, batches, signals and recurring definitions are assumed to
     /// be new. However, a job may already be stored, if this call repeats an earlier call whose
-    /// response was lost. If some jobs have tags, the statement skips stored jobs. Otherwise, the
-    /// statement fails, and the jobs are then stored in the same way as jobs with keys.
+    /// response was lost. If some jobs of the call have tags, the insert statement skips stored
+    /// jobs. Without tags, it fails because of a stored job, and all jobs are then stored in the
+    /// same way as jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;

@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_secs(3 * 60);
 ///
 /// A new generation begins each time the server rejects all writes. Within seconds, the server may
 /// accept writes again, or a failover may replace the server. However, existing sessions stay
-/// read-only.
+/// read-only, so new connections are needed.
 #[derive(Clone, Debug)]
 pub struct Generation {
     number: Arc<AtomicU64>,
@@ -118,7 +118,8 @@ mod tests {
         generation.end(one);
         let next = generation.made_now();
         assert!(!one.is_good(next) && !other.is_good(next));
-        // A second connection of the ended generation does not end the next one.
+        // The generation of `other` has already ended. So this call must not end the next
+        // generation.
         generation.end(other);
         assert!(next.is_good(generation.made_now()));
     }

@@ -74,7 +74,7 @@ impl<D: Dialect> JobStore for SqlStore<D> {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        // A repeated purge would delete further jobs, and would return only the number of these.
+        // A repeat after a lost reply would delete further jobs, and would count only these.
         self.call_once("purge", || self.purge_jobs(request)).await
     }
 }

@@ -141,8 +141,8 @@ impl<D: Dialect> SqlStore<D> {
             ]))
             .await?;
         }
-        // If no job has ended, only one case needs work: a lane was entered and is still empty. Its
-        // row is then deleted.
+        // If no job has ended, only one case needs work: a lane was entered and is still empty. The
+        // row of such a lane is deleted.
         if places.entered.has_empty() || !ended.is_empty() {
             let lanes = places.entered.lanes().chain(&places.left);
             let queues = column(lanes.clone(), |lane| &lane.queue);

@@ -1,13 +1,13 @@
 //! Stores the links and batches of new jobs, and updates the jobs and batches that are affected by
 //! the end of a job.
 //!
-//! A transaction decides a link when it stores whether the link's condition was met. Before that,
-//! it locks the children with one statement, in order of id. A later statement reads the links of
-//! the children. This statement sees everything that was committed before the locks were acquired.
-//! A transaction that links new jobs to stored parents changes the rows of the parents. A
-//! concurrent transaction that ends a parent therefore either waits for the linking transaction, or
-//! has committed before and is visible to the linking transaction. Batches are locked after all
-//! jobs.
+//! A link makes a child job wait for the end of a parent job. A transaction decides a link when it
+//! stores whether the link's condition was met. Before that, it locks the children of the links
+//! with one statement, in order of id. A later statement reads the links of these children. This
+//! statement sees everything that was committed before the locks were acquired. A transaction that
+//! links new jobs to stored parents changes the rows of the parents. A concurrent transaction that
+//! ends a parent therefore either waits for the linking transaction, or has committed before and is
+//! visible to the linking transaction. Batches are locked after all jobs.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

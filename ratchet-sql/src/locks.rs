@@ -15,7 +15,7 @@ use crate::row;
 use crate::store::SqlStore;
 
 /// Maximum TTL of a lock, in milliseconds. Longer TTLs are shortened to this value. The database
-/// adds twice the TTL to a time, which must not overflow.
+/// adds twice the TTL to a time, and the sum must not overflow.
 const LONGEST: i64 = i64::MAX / 4;
 
 /// Expiry time that the statement `move_expiry` stores for a released lock.
@@ -146,8 +146,8 @@ impl<D: Dialect> SqlStore<D> {
         after: Option<&Name>,
         limit: usize,
     ) -> Inner<Vec<(Name, LockInfo)>> {
-        // Does not use the connection for heartbeats and locks. A caller may drop this call before
-        // it ends, which closes the connection that the call uses.
+        // Uses a connection for jobs instead of the connection for heartbeats and locks. A caller
+        // may drop this call before it ends, and this closes the connection that the call uses.
         let mut lease = self.lease().await?;
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {

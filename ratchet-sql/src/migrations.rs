@@ -1,4 +1,5 @@
-//! Migrations: numbered, append-only, checksummed. A dialect applies each in one transaction.
+//! Migrations of Ratchet's schema. They are numbered, have checksums, and are never changed or
+//! removed. A dialect applies each migration in one transaction.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -141,8 +142,8 @@ pub fn check_versions(
     Ok(())
 }
 
-/// Builds the mismatch for a schema that lacks migrations when this program may not apply them. The
-/// message names the type `store`, whose method `migrations` returns the scripts.
+/// Builds the mismatch for a schema that lacks migrations, if this program is not allowed to apply
+/// migrations. The message names the type `store`, whose method `migrations` returns the scripts.
 #[must_use]
 pub fn behind(place: &str, store: &str) -> Mismatch {
     let text = format!(
@@ -238,8 +239,8 @@ impl<D: Dialect> Schema<'_, D> {
         Ok(found.intersection(&ours).cloned().collect())
     }
 
-    /// Returns the names that are missing in `own`, of the tables and indexes that the first
-    /// `applied` migrations create.
+    /// Returns the names of the tables and indexes that the first `applied` migrations create, but
+    /// that are missing in `own`.
     #[must_use]
     pub fn missing(&self, applied: usize, own: &BTreeSet<String>) -> Vec<String> {
         let steps = &self.steps[..applied.min(self.steps.len())];

@@ -152,8 +152,8 @@ impl<D: Dialect> SqlStore<D> {
 }
 
 /// Binds the data that a node reports about itself, as the first 13 parameters. Binds an empty text
-/// for a missing one. The twelfth parameter tells whether the node reports the kinds that it runs.
-/// It distinguishes a node that reports an empty list from a node that reports no list.
+/// in place of a missing text. The twelfth parameter tells whether the node reports the kinds that
+/// it runs. It distinguishes a node that reports an empty list from a node that reports no list.
 fn bind_words<Q: Query>(query: Q, heartbeat: &Heartbeat) -> Q {
     let (load, kinds) = (&heartbeat.load, heartbeat.profile.kinds.as_deref());
     let bytes = load

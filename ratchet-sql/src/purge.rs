@@ -88,8 +88,8 @@ impl<D: Dialect> SqlStore<D> {
     /// finish times.
     ///
     /// Does not return a parent job for which unfinished child jobs wait. A second statement finds
-    /// these parents after the jobs are locked. So that statement sees children that were linked
-    /// while the first statement ran, and the locks prevent new links.
+    /// these parents after the jobs are locked. The second statement therefore sees children that
+    /// were linked while the first statement ran, and the locks prevent new links.
     pub(crate) async fn lock_old(
         &self,
         lease: &mut D::Lease,

@@ -82,7 +82,8 @@ impl<D: Dialect> SqlStore<D> {
             answers[*place] = Some(match row.try_get(1)? {
                 Some(true) => RateAnswer::Granted,
                 // The time stored for this key was later than the rate allows. So the statement
-                // reduced it to the latest time that the rate allows.
+                // reduced it to the latest time that the rate allows, after which the wait is one
+                // whole interval.
                 Some(false) => whole_interval(&rate),
                 None => refused(&rate, row.try_get(2)?, row.try_get(3)?),
             });

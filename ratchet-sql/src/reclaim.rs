@@ -22,7 +22,7 @@ struct Lost {
     node: Option<Uuid>,
     crashes: i32,
     state: i16,
-    /// Whether reclaiming ends the job and other jobs may wait for its end.
+    /// True if the reclaim ends the job and other jobs may wait for this end.
     awaited: bool,
     reclaimed: Reclaimed,
 }

@@ -78,7 +78,8 @@ impl<D: Dialect> RecurringStore for SqlStore<D> {
 
 impl<D: Dialect> SqlStore<D> {
     async fn put_definition(&self, put: &PutRecurring) -> Inner<PutOutcome> {
-        // Reports a missing permit limit now, not when the first job is created.
+        // This call fails if the limit of a needed permit is missing. The caller thus learns of the
+        // problem now, and not when the first job is created.
         self.mark_of(&put.definition.job().route).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;

@@ -174,7 +174,7 @@ impl Routes {
             self.refresh(&mut lease, sql).await?;
             drop(lease);
             if added == 0 {
-                // Another process added this route, or used its id for another route.
+                // Another process added this route, or used its id for another route. So try again.
                 tokio::task::yield_now().await;
             }
         }

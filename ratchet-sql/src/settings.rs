@@ -169,7 +169,7 @@ macro_rules! builder {
                 self
             }
 
-            /// Sets whether connecting creates and upgrades the tables. The default is `true`. If
+            /// Sets whether connecting creates and upgrades the tables. The default is `true`. With
             /// `false`, connecting fails with `SchemaMismatch` if a migration is missing. All
             /// migrations are returned by
             #[doc = concat!("[`", stringify!($store), "::migrations`].")]

@@ -42,8 +42,8 @@ struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     fn push(&mut self, settlement: &'a Settlement, seq: i64) {
-        // The statement applies a requested cancellation, because only the database knows whether
-        // it was requested.
+        // Pass `false`, as if no cancellation was requested. Only the database knows about
+        // requested cancellations, so the statement itself applies them.
         let effect = settlement.effect(false);
         self.jobs.push(settlement.token.job.as_uuid());
         self.seqs.push(seq);
@@ -98,8 +98,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(answers)
     }
 
-    /// Applies these settlements, at most one per job. Returns the settlements that were not
-    /// applied, because other jobs wait for the job or another transaction has locked the job.
+    /// Applies these settlements, at most one per job. Skips a settlement if other jobs wait for
+    /// its job, or if another transaction has locked its job. Returns the skipped settlements.
     async fn settle_turn<'a>(
         &self,
         lease: &mut D::Lease,
@@ -223,8 +223,8 @@ impl<D: Dialect> SqlStore<D> {
             .await
     }
 
-    /// Applies settlements whose lanes this transaction has locked. Also applies the effects on the
-    /// jobs that wait for the ended jobs.
+    /// Applies settlements of jobs whose lanes this transaction has locked. Also applies the
+    /// effects on the jobs that wait for the ended jobs.
     async fn end_awaited(
         &self,
         lease: &mut D::Lease,

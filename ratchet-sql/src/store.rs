@@ -38,7 +38,7 @@ struct Inside<D: Dialect> {
 
 /// Maximum time that a call for a lock waits for the connection for heartbeats and locks. After
 /// this time, the call uses a connection for jobs. So a heartbeat that hangs cannot delay the
-/// renewal of the leader's lock until the lock expires.
+/// renewal of the leader's lock until the lock has expired.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 impl<D: Dialect> SqlStore<D> {
@@ -157,9 +157,9 @@ impl<D: Dialect> SqlStore<D> {
         }
     }
 
-    /// Runs `work`, which must be safe to repeat. If the connection is lost, runs `work` again, at
-    /// most as often as the pool has connections. An error names `operation` as the failed
-    /// operation.
+    /// Runs `work`, which must be safe to repeat. If the connection is lost, runs `work` again. The
+    /// maximum number of repetitions is the maximum number of connections in the pool. An error
+    /// names `operation` as the failed operation.
     ///
     /// # Errors
     /// The errors of `work`.
@@ -310,10 +310,10 @@ impl<D: Dialect> fmt::Debug for SqlStore<D> {
 
 /// Runs `work` to its end in a separate task, even if the caller stops waiting for the result.
 ///
-/// So a connection that opens slowly is still opened, and a later call can use it. A caller that
-/// stops waiting cannot interrupt the opening between two of its statements either. The statement
-/// that binds locks to the new session may still take effect although its reply is lost. The leader
-/// then renews, and binds the lock to the current session.
+/// So a connection that opens slowly is still opened, and a later call can use it. Also, a caller
+/// that stops waiting cannot interrupt the opening between two of its statements. However, the
+/// reply of the statement that binds locks to the new session may be lost after the statement has
+/// taken effect. The leader then binds its lock to the current session when it renews the lock.
 async fn uninterrupted<T: Send + 'static>(
     work: impl Future<Output = Inner<T>> + Send + 'static,
 ) -> Inner<T> {

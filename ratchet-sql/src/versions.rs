@@ -15,7 +15,8 @@ use crate::store::SqlStore;
 #[async_trait]
 impl<D: Dialect> VersionStore for SqlStore<D> {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
-        // A repeated bump would be harmless, except to callers that count the changes.
+        // A repeated bump could raise the version twice. This is harmless, except to callers that
+        // count the changes.
         self.call_once("bump", || self.bump_version(namespace, guard))
             .await
     }

@@ -113,7 +113,8 @@ impl MongoStore {
 
     /// Applies the action to each of these jobs in a separate write, with many writes in one
     /// command. Each write also sets a mark on its job. If a job lacks the mark afterwards, another
-    /// call changed it at the same time. Such jobs are retried one by one.
+    /// call has changed the job at the same time. The action is then retried on each such job, one
+    /// by one.
     async fn act_each(
         &self,
         ids: &[JobId],

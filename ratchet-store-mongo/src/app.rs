@@ -125,7 +125,8 @@ async fn need_begun(session: &mut ClientSession) -> Inner<()> {
     /// The driver's message if a transaction has already begun on the session.
     const BEGUN: &str = "transaction already in progress";
     let refused = match session.start_transaction().await {
-        // Nothing was sent in the transaction, so the abort sends nothing.
+        // The session had no transaction before. Nothing was sent in the new one, so the abort
+        // sends nothing.
         Ok(()) => {
             session.abort_transaction().await?;
             "the session has no transaction: begin one before the call".to_owned()

@@ -34,8 +34,8 @@ impl Chosen {
     }
 
     /// Returns the ranges of routes to search, with at most `look_at` candidates in each. If a
-    /// resource has fewer free permits than that, limits the ranges of its routes to the number of
-    /// free permits.
+    /// resource has fewer than `look_at` free permits, limits the ranges of its routes to the
+    /// number of free permits.
     fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();

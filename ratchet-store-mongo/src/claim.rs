@@ -38,8 +38,8 @@ const PERSISTENCE: Persistence = Persistence {
     after_none: 3,
 };
 
-/// Number of consecutive writes without a claimed job after which a round ends, if the round has at
-/// least half of its jobs.
+/// Number of consecutive writes without a claimed job after which a round ends. The round ends this
+/// way only if it has already claimed at least half of the wanted jobs.
 const IN_VAIN: usize = 3;
 
 /// Maximum number of times that a claim tries to read the jobs that it has claimed.
@@ -230,8 +230,8 @@ impl MongoStore {
     /// first candidates, tries the next ones. Never skips a candidate that is still free, so each
     /// claim gets its jobs in claim order.
     ///
-    /// Stops early if it has at least half of the jobs and several consecutive writes have claimed
-    /// none. The next round then searches for the missing jobs.
+    /// Stops early if at least half of the wanted jobs are claimed, and the last few writes have
+    /// claimed none. The next round then searches for the missing jobs.
     async fn take(
         &self,
         request: &ClaimRequest,

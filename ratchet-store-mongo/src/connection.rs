@@ -252,7 +252,7 @@ impl Tx<'_> {
     ) -> Result<Vec<RawDocumentBuf>> {
         let mut options = options;
         options.max_time = Some(self.terms.deadline);
-        // With this size, the first batch usually contains the whole result.
+        // With this batch size, the first batch usually contains the whole result.
         let limit = options
             .limit
             .and_then(|limit| u32::try_from(limit).ok())

@@ -32,8 +32,8 @@ use crate::row;
 /// to at most 30 s. The new stream continues at the position where the old stream ended. If that
 /// fails, it begins at the current time. After a reopening, every subscription gets a wakeup for
 /// all queues. If the client belongs to the application, the coordinator does not notice an outage
-/// that the stream survives. No wakeup is lost then, and subscriptions get no wakeup for all
-/// queues.
+/// that the stream survives. Such an outage loses no wakeup, so the subscriptions need no wakeup
+/// for all queues and get none.
 ///
 /// The first subscription opens the stream.
 ///
@@ -191,7 +191,7 @@ async fn receive_all(clients: Arc<Clients>, incoming: broadcast::Sender<Wakeup>)
         match open(&pair.live, place.take()).await {
             Ok(mut stream) => {
                 if followed {
-                    // Fails only if there are no subscribers.
+                    // The send fails only if there are no subscribers.
                     let _ = incoming.send(Wakeup::any());
                 }
                 followed = true;

@@ -1,5 +1,5 @@
-//! Applies the consequences of ended jobs: decides links, counts batches, releases or cancels other
-//! jobs.
+//! Applies the consequences of ended jobs: decides links, counts the jobs in their batches, and
+//! releases or cancels other jobs.
 //!
 //! The core makes the decisions. This module reads the data for them and writes the results, in the
 //! transaction that ends the jobs.

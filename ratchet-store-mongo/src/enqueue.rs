@@ -73,8 +73,8 @@ impl MongoStore {
                 self.keep(&mut on, &[answers[0].id()]).await?;
                 Ok(answers[0])
             }
-            // The job that holds the key has ended in between, or a majority does not have that job
-            // yet.
+            // A job held the key, but has ended since the insert, or a majority does not have that
+            // job yet.
             _ => Err(Failure::contention(
                 "the holder of a unique key changed during the call",
             )),

@@ -149,7 +149,7 @@ fn shown(code: i32, message: &str) -> String {
     match code {
         DUPLICATE_KEY => format!("duplicate key{}", index_of(message)),
         UNAUTHORIZED => storable_error(&without_command(message)),
-        // DocumentValidationFailure.
+        // Code 121 is `DocumentValidationFailure`.
         121 => "a validator of the collection refused a document".to_owned(),
         _ if kind_of(code) != StoreErrorKind::Other => storable_error(message),
         _ => "the server refused the call or a value; see the server's log".to_owned(),
@@ -187,7 +187,7 @@ impl From<Error> for Failure {
         let mut failure = Self::of_kind(&error.kind);
         if transient && !unknown {
             // The label `TransientTransactionError` alone means that the transaction was aborted,
-            // whatever the cause.
+            // whatever the cause. So the call had no effect.
             if failure.loss == Loss::Silent {
                 failure.loss = Loss::Told;
             } else if failure.loss == Loss::No {
@@ -271,7 +271,7 @@ impl Failure {
                      MongoStore::from_database from the client of the session",
                 )
             }
-            // The messages of these errors may quote the values to be sent.
+            // The messages of these errors may quote the values to be sent, so they are not shown.
             ErrorKind::InvalidArgument { .. }
             | ErrorKind::BsonSerialization(_)
             | ErrorKind::Bson(_) => Self::new(StoreErrorKind::Other, "the driver refused the call"),
@@ -309,23 +309,26 @@ impl From<InvalidInput> for Failure {
 /// Maps an error code of the server to the kind of the error that the caller gets.
 fn kind_of(code: i32) -> StoreErrorKind {
     match code {
-        // Write conflict, lock timeout, and a snapshot or transaction that no longer exists. Also a
-        // duplicate key or id, because a retry reads keys and ids before it writes.
+        // Codes for a write conflict, a lock timeout, and a snapshot or transaction that no longer
+        // exists. Also the code for a duplicate key or id, because a retry reads keys and ids
+        // before it writes.
         24 | 46 | 112 | 225 | 239 | 244 | 246 | 251 | DUPLICATE_KEY => StoreErrorKind::Contention,
-        // Time limit exceeded, operation killed by an operator, majority not reached in time.
+        // Codes for an exceeded time limit, an operation that an operator killed, and a majority
+        // that was not reached in time.
         50 | 64 | 202 | 262 | 290 | 11_601 => StoreErrorKind::Timeout,
         14_031 => StoreErrorKind::Full,
-        // No such user, missing privilege, wrong password, no transactions, an invalid name, a set
-        // that is not initiated, a concern that cannot be satisfied.
+        // Codes for an unknown user, a missing privilege, a wrong password, missing transactions,
+        // an invalid name, a replica set that is not initiated, and a concern that cannot be
+        // satisfied.
         11 | 13 | 18 | 20 | 72 | 73 | 79 | 93 | 94 | 100 | 263 | 8_000 => {
             StoreErrorKind::Misconfigured
         }
-        // Indexes and collections that are missing or differ from Ratchet's: other keys, other
-        // options, a view.
+        // Codes for indexes and collections that are missing or differ from Ratchet's: other keys,
+        // other options, or a view instead of a collection.
         26 | 27 | 48 | 67 | 85 | 86 | 121 | 166 | 197 => {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }
-        // Unreachable servers, lost connections, elections, shutdowns, killed cursors.
+        // Codes for unreachable servers, lost connections, elections, shutdowns and killed cursors.
         6 | 7 | 43 | 89 | 91 | 134 | 136 | 189 | 237 | 317 | 461 | 462 | 9_001 | 10_058
         | 10_107 | 11_600 | 11_602 | 13_388 | 13_435 | 13_436 => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Other,

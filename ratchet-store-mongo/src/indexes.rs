@@ -173,7 +173,8 @@ fn job_indexes() -> Vec<Index> {
         // Jobs that wait for something other than their due time.
         index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
             .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
-        // Finished jobs, for purges. The index includes the route, so that it covers counts.
+        // Finished jobs, for purges. The index includes the route, so that the server can count
+        // jobs from the index alone.
         index(
             "finished",
             doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },

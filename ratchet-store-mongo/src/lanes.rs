@@ -64,8 +64,8 @@ impl MongoStore {
 
     /// Stores how many positions this transaction has assigned in each lane. [lane.sequence]
     ///
-    /// Conflicts if another transaction has changed one of these lanes since its last position was
-    /// read.
+    /// The write conflicts if another transaction has changed one of these lanes since this
+    /// transaction read the last position in the lane.
     pub(crate) async fn keep_places(&self, tx: &mut Tx<'_>, places: Places) -> Result<()> {
         let keep = places.taken().map(|(lane, taken)| {
             doc! { "q": { "_id": lane }, "u": { "$inc": { "last": taken } }, "upsert": true }

@@ -27,7 +27,7 @@
 //! a few large settlements work better than many small ones. Jobs without children and outside of
 //! batches cost nothing extra.
 //!
-//! While it is open, a transaction of the application
+//! An open transaction of the application
 //! ([`Client::enqueue_in`](ratchet_core::Client::enqueue_in)) blocks only:
 //! - the end of each running job for which the transaction's new jobs wait;
 //! - each purge or archive pass that would remove an ended job for which the transaction's new jobs

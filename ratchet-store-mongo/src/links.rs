@@ -228,8 +228,8 @@ impl MongoStore {
         if let Some(row) = tx.change(&side.batches, this, grow, false).await? {
             return Ok(batch_record(&row)?);
         }
-        // The batch existed, and was open if jobs join it, when this transaction checked it. So a
-        // concurrent call has changed the batch since then.
+        // This transaction has checked that the batch exists, and that the batch is open if jobs
+        // join it. So a concurrent call has changed the batch since then.
         Err(Failure::contention("a concurrent call changed a batch"))
     }
 
@@ -278,8 +278,8 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Returns the links of each job, in the order of their positions in the job. Uses index
-    /// `child`.
+    /// Returns the links of each job to its parents, sorted by their positions in the job's list of
+    /// links. Uses index `child`.
     async fn links_of(
         &self,
         on: &mut Tx<'_>,
@@ -298,8 +298,8 @@ impl MongoStore {
         Ok(links)
     }
 
-    /// Returns the links of each of these jobs, in the order of their positions in the job.
-    /// [link.parents]
+    /// Returns the links of each of these jobs to its parents, sorted by their positions in the
+    /// job's list of links. [link.parents]
     pub(crate) async fn read_parents(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
         let mut links: HashMap<JobId, Vec<Link>> = self
             .links_of(&mut self.main().plain(), jobs)

@@ -60,8 +60,8 @@ impl LockStore for MongoStore {
         self.call("inspect", || async {
             let found = self.find_lock(name).await?;
             let info = found.as_deref().map(lock_info).transpose()?;
-            // A lock with fence 0 was never acquired: a call has inserted its document and will
-            // acquire it next.
+            // A lock with fence 0 was never acquired: a call has inserted the document and will
+            // acquire the lock next.
             Ok(info.filter(|info| info.fence.0 > 0))
         })
         .await
@@ -132,8 +132,8 @@ impl MongoStore {
         let mut page = LockPage::new(after, limit);
         while let Some((behind, count)) = page.wants() {
             let stages = vec![
-                // A lock with fence 0 was never acquired: a call has inserted its document and will
-                // acquire it next.
+                // A lock with fence 0 was never acquired: a call has inserted the document and will
+                // acquire the lock next.
                 doc! { "$match": { "_id": { "$gt": behind }, "fence": { "$gt": 0 } } },
                 doc! { "$sort": { "_id": 1 } },
                 doc! { "$limit": i64::try_from(count).unwrap_or(i64::MAX) },

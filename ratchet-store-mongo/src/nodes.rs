@@ -150,8 +150,8 @@ impl MongoStore {
             set.insert("joined", number);
         }
         let this = doc! { "_id": row::id(heartbeat.node) };
-        // This is an upsert, because an insert cannot evaluate the time. If the entry exists by
-        // now, this node has written it.
+        // This is an upsert, because an insert cannot evaluate the time. If the entry already
+        // exists, an earlier heartbeat of the same node has written it.
         let new = tx
             .change(&side.nodes, this.clone(), vec![doc! { "$set": set }], true)
             .await?;

@@ -34,14 +34,14 @@ impl TransactionStore for PostgresStore {
     /// concurrent transaction takes a key of these jobs first, the store rolls back to a savepoint
     /// and tries again.
     ///
-    /// The lanes of the new jobs stay locked until the transaction ends. Meanwhile, other enqueues
-    /// into these lanes and settlements of the lanes' heads wait. So keep such transactions short.
-    /// Transactions that enqueue more than once must use the lanes in the same order. Otherwise two
-    /// of them may deadlock.
+    /// The lanes of the new jobs stay locked until the transaction ends. Until then, other enqueues
+    /// into these lanes wait, and so do settlements of the lanes' heads. So keep such transactions
+    /// short. Transactions that enqueue more than once must use the lanes in the same order.
+    /// Otherwise two of them may deadlock.
     ///
-    /// The parents of the new jobs and the batches that new jobs join stay locked too. Settlements
-    /// and reports (progress, checkpoints, signs of life) of these parents wait until the
-    /// transaction ends. So do settlements of other jobs in these batches. A node sends settlements
+    /// The parents of the new jobs and the batches that new jobs join stay locked too. Until the
+    /// transaction ends, settlements and reports (progress, checkpoints, signs of life) of these
+    /// parents wait, and so do settlements of other jobs in these batches. A node sends settlements
     /// and reports of several jobs in one call, so other jobs of the same node may be delayed too.
     /// So keep the transaction far shorter than the store's deadline and the jobs' stall timeouts.
     ///
@@ -57,9 +57,9 @@ impl TransactionStore for PostgresStore {
     /// # Errors
     /// - `Invalid` if a job has an invalid value, such as an unknown parent. The transaction can
     ///   continue.
-    /// - `Contention` if other transactions took a key of these jobs in every try. Also if the
-    ///   snapshot of a `REPEATABLE READ` transaction is older than a job's route. Begin the
-    ///   transaction again.
+    /// - `Contention` if other transactions took a key of these jobs in every try, or if the
+    ///   snapshot of a `REPEATABLE READ` transaction is older than a job's route. In both cases,
+    ///   begin the transaction again.
     /// - `Misconfigured` if the connection is not in a transaction and a job has a key, lane, link,
     ///   batch or signal.
     /// - `Unavailable` if the store is closed.

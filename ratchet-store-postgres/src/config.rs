@@ -185,14 +185,15 @@ impl Builder {
             .max_connections(self.settings.max_connections())
             .acquire_timeout(self.settings.acquire_timeout)
             .max_lifetime(self.settings.max_lifetime)
-            // Needs no ping: the first call on a lost connection fails, and the store repeats it.
+            // A connection needs no ping before each use: the first call on a lost connection
+            // fails, and the store repeats the call.
             .test_before_acquire(false);
         let (options, session_locks) = parse(url)?;
         let options = Box::new(self.named(options));
         Ok((PoolSettings::Own(pool, options), session_locks))
     }
 
-    /// Sets the name of the connections that `pg_stat_activity` shows.
+    /// Sets the name that `pg_stat_activity` shows for the connections.
     fn named(&self, options: PgConnectOptions) -> PgConnectOptions {
         match &self.settings.application_name {
             Some(name) => options.application_name(name),
@@ -220,9 +221,9 @@ ratchet_sql::builder! {
     /// the server stays in place. If a pooler does not accept the setting, statements have no
     /// limit. A pool of the application keeps its own setting.
     deadline;
-    /// Sets the name of the connections that `pg_stat_activity` shows. This name overrides the one
-    /// in the URL. Without either, the name is `ratchet`. A pool of the application keeps its own
-    /// name.
+    /// Sets the name that `pg_stat_activity` shows for the connections. This name overrides the one
+    /// in the URL. If neither is set, the name is `ratchet`. A pool of the application keeps its
+    /// own name.
     application_name;
     /// Sets the age at which a connection is replaced. The default is 30 min. A pool of the
     /// application keeps its own setting.

@@ -25,8 +25,8 @@ const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
 /// Settings with which the server detects a vanished client. They also keep load balancers and NAT
 /// gateways from dropping idle connections. The driver has no such settings to detect a vanished
-/// server. In that case, the deadline of a call ends its wait. A step of opening a connection ends
-/// after the acquire timeout.
+/// server. If the server vanishes, a call waits until its deadline, and a step of opening a
+/// connection waits until the acquire timeout.
 const PROBES: [(&str, i64); 4] = [
     ("tcp_keepalives_idle", 30),
     ("tcp_keepalives_interval", 10),
@@ -78,7 +78,8 @@ pub(crate) async fn limited(
                 connection: Some(connection),
             })
         }
-        // Poolers reject an unknown setting with different codes.
+        // Poolers reject an unknown setting with different codes, so any error of the server counts
+        // as a rejection.
         Err(sqlx::Error::Database(error)) => {
             tracing::info!(
                 code = error.code().as_deref(),

@@ -199,7 +199,8 @@ impl Pool {
     }
 
     pub(crate) async fn close(&self) {
-        // The pool counts as closed from here on, though its connections are still open.
+        // From here on, the pool counts as closed, so no connection is put back into `keep`. The
+        // connections themselves are closed later, when `closing` is awaited.
         let closing = self.pool.close();
         if let Some(keep) = &self.keep {
             keep.permits.close();

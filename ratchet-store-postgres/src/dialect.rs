@@ -98,7 +98,7 @@ fn names_columns(text: &str, first: usize, columns: &[(&'static str, &dyn Column
 
 impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Bound values may be secret.
+        // Shows no bound values, because they may be secret.
         f.write_str("Query")
     }
 }

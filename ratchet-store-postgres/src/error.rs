@@ -114,7 +114,8 @@ fn kind_of(code: &str) -> StoreErrorKind {
         "28000" | "28P01" | "3D000" | "42501" | "25P01" | "26000" | "42P05" => {
             StoreErrorKind::Misconfigured
         }
-        // A table, schema, column, function, type or constraint that is missing or not Ratchet's.
+        // A table, schema, column, function, type or constraint that is missing, or differs from
+        // the one that the migrations created.
         "42P01" | "3F000" | "42703" | "42883" | "42704" | "42804" | "42P10" | "42809" => {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }

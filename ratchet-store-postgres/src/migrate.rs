@@ -120,7 +120,7 @@ async fn server_version(lease: &mut Lease) -> Result<String> {
     Ok(text)
 }
 
-/// Fails for a default isolation level with which the statements do not work.
+/// Fails if the store's statements do not work with the default isolation level `isolation`.
 pub(crate) fn check_isolation(isolation: &str) -> Result<()> {
     if isolation.starts_with("read ") {
         return Ok(());
@@ -196,8 +196,8 @@ async fn apply_next(schema: &Schema<'_>, lease: &mut Lease) -> Result<bool> {
     let Some(next) = schema.steps.get(applied) else {
         return Ok(false);
     };
-    // Leaves `CREATE SCHEMA` out if the schema exists, because it always needs the right to create
-    // schemas in the database.
+    // Leaves `CREATE SCHEMA` out if the schema exists. Even then, this statement would need the
+    // right to create schemas in the database.
     let exists: bool = match lease
         .rows(schema.sql.own.find_schema.query().bind(schema.name))
         .await?

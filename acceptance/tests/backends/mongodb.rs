@@ -60,7 +60,7 @@ async fn take_away(url: &str, prefix: &str) {
     }
 }
 
-/// Returns the URL with other options.
+/// Returns `url` with its options replaced by `options`.
 fn with_options(url: &str, options: &str) -> String {
     let place = url.split('?').next().unwrap();
     format!("{place}?{options}")
@@ -77,9 +77,9 @@ async fn the_scheme_chooses_it(url: &str) {
     assert!(matches!(error.unwrap_err(), ConnectError::Store(_)));
 }
 
-/// Checks that the driver names its crypto provider. If several drivers in one program enable
-/// different features of rustls, rustls cannot choose a provider by itself. The failing connection
-/// must be an error, not a panic.
+/// Checks that the driver tells rustls which crypto provider to use. Otherwise, rustls would panic
+/// if several drivers in one program enable different providers. Here the connection cannot be
+/// opened, and must fail with an error, not with a panic.
 async fn encryption_has_a_provider(url: &str) {
     let url = with_options(url, "tls=true&directConnection=true");
     let builder = MongoStore::builder(&url).deadline(Duration::from_secs(2));

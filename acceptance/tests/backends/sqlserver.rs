@@ -64,9 +64,9 @@ async fn the_scheme_chooses_it(url: &str) {
     assert!(!error.unwrap_err().to_string().contains("secret"));
 }
 
-/// Checks that the driver names its crypto provider. If several drivers in one program enable
-/// different features of rustls, rustls cannot choose a provider by itself. The failing connection
-/// must be an error, not a panic.
+/// Checks that the driver tells rustls which crypto provider to use. Otherwise, rustls would panic
+/// if several drivers in one program enable different providers. Here the connection cannot be
+/// opened, and must fail with an error, not with a panic.
 async fn encryption_has_a_provider() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

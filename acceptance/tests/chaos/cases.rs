@@ -184,8 +184,8 @@ pub(crate) const CASES: &[Case] = &[
 pub(crate) fn run(case: &Case, url: &str) {
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        // If the clock steps back, jobs that were enqueued before the step become due late. So such
-        // a case has only one round.
+        // One round is enough for a case that steps the clock. More rounds would only take longer,
+        // because after a step back the jobs that were enqueued before it become due late.
         let usual = if case.steps_clock() { 1 } else { 3 };
         let rounds = env::var("RATCHET_CHAOS_ROUNDS").map_or(usual, |text| text.parse().unwrap());
         let mut field = Field::new(url, case, WORKERS).await;

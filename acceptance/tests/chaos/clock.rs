@@ -32,7 +32,7 @@ pub(crate) async fn create(order: &Order) {
     }
 }
 
-/// Moves the clock by this many milliseconds.
+/// Moves the database clock of the case by `by_ms` milliseconds, or back if the number is negative.
 pub(crate) async fn step(order: &Order, by_ms: i64) {
     let schema = &order.schema;
     match order.backend {

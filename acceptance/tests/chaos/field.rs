@@ -130,7 +130,7 @@ impl Field {
         waited.await.expect("the workers join");
     }
 
-    /// Waits until an enqueue that began after this call is acknowledged.
+    /// Waits until the producer receives its next acknowledgement of an enqueue.
     pub(crate) async fn first_enqueue(&self) {
         let acknowledged = || self.produced.acknowledged.load(Ordering::Relaxed);
         let before = acknowledged();
@@ -213,7 +213,7 @@ pub(crate) fn spawn(order: &Order) -> Child {
 }
 
 impl Drop for Field {
-    /// Kills the workers, so that none is left after a failure.
+    /// Kills the workers, so that none keeps running after a failed test.
     fn drop(&mut self) {
         for worker in &mut self.workers {
             let _ = worker.kill();
@@ -222,8 +222,8 @@ impl Drop for Field {
     }
 }
 
-/// Enqueues until it is stopped. The jobs of a failed call may or may not be stored, so they are
-/// not expected.
+/// Enqueues jobs until `produced.stop` is true, and returns the acknowledged ones. The jobs of a
+/// failed call may or may not be stored, so the result does not contain them.
 async fn produce(client: Client, produced: Arc<Produced>) -> Vec<JobId> {
     let mut acknowledged = Vec::new();
     let mut size = 0;
@@ -280,7 +280,7 @@ pub(crate) async fn terminate(admin: &mut PgConnection, schema: &str, limit: Opt
     terminated.unwrap().rows_affected()
 }
 
-/// Opens connections until the server refuses more, and keeps them open.
+/// Opens up to `count` connections, or as many as the server accepts, and keeps them open.
 pub(crate) async fn take_connections(
     url: &str,
     count: u32,

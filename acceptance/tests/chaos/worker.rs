@@ -18,8 +18,8 @@ use crate::{clock, topology};
 
 /// The variable that makes this program a worker.
 const ROLE: &str = "RATCHET_CHAOS_WORKER";
-/// How long a node is silent until it counts as dead. This is long enough for a node that loses its
-/// connection a few times in a row.
+/// How long a node is silent until it counts as dead. A node that loses its connection a few times
+/// in a row is silent for less than this.
 pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 
 /// The database servers.

@@ -79,8 +79,8 @@ fn every_column_is_in_every_sql_store() {
         assert_eq!(locks.map(|columns| columns.remove(column)), Some(true));
     }
     assert!(sqlite["job_data"].contains("payload_version"));
-    // The third difference: on PostgreSQL, the statement that takes a start from a rate limit can
-    // report only through a column whether it took one.
+    // The third difference: on PostgreSQL, the statement that takes a start from a rate limit needs
+    // a column to report whether the limit granted the start.
     let rates = postgres.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
     // Each store creates its table of migrations separately.

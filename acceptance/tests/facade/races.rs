@@ -7,7 +7,8 @@ use walkdir::{DirEntry, WalkDir};
 
 use crate::root;
 
-/// Returns the rows of the table: the ids, each with the names of its tests.
+/// Returns the rows of the table in `docs/races.md`: the id of each race, with the names of the
+/// tests that cover it.
 fn rows() -> BTreeMap<String, Vec<String>> {
     let list = fs::read_to_string(root().join("docs/races.md"));
     let list = list.unwrap();

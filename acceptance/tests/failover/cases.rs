@@ -17,7 +17,7 @@ use crate::judge;
 type Disturb =
     for<'a> fn(&'a mut Cluster, Duration) -> Pin<Box<dyn Future<Output = Seen> + Send + 'a>>;
 
-/// The times that a case took, and its special conditions.
+/// The times that a case took, and what the judge must allow in it.
 pub(crate) struct Seen {
     promotion: Duration,
     recovery: Duration,
@@ -92,8 +92,8 @@ async fn kill(cluster: &mut Cluster) -> Seen {
 }
 
 /// Kills the leader at a random point between two turns of the candidates. Without the random
-/// delay, the kill would always come at the same point, because the time before it is a multiple of
-/// the turn.
+/// delay, the kill would always come at the same point of a turn, because the test waits for a
+/// multiple of the turn first.
 async fn kill_at_any_time(cluster: &mut Cluster, ttl: Duration) -> Seen {
     let turn = i64::try_from((ttl / 4).as_millis()).unwrap();
     sleep(Duration::from_millis((now() % turn).cast_unsigned())).await;
@@ -184,7 +184,8 @@ impl Case {
         self.needs_network || self.session_locks
     }
 
-    /// Returns the test of the case on this database. An empty URL means a separate file.
+    /// Returns the test of the case on the database at `url`. An empty URL means a new file for the
+    /// case. Without a URL the test is ignored, or fails if the backend is required.
     pub(crate) fn trial(&'static self, backend: &str, url: Option<String>) -> Trial {
         let name = format!("{backend}::{}", self.name);
         let required = is_required(backend);
@@ -280,7 +281,8 @@ impl Case {
     }
 }
 
-/// A separate database on a server. For SQLite there is none: the file is deleted with its folder.
+/// A database that a case creates on a server, and drops at the end. A case on SQLite needs none,
+/// because its file is deleted with its folder.
 struct Database {
     server: String,
     name: String,

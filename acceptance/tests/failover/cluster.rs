@@ -164,7 +164,7 @@ impl Cluster {
         found.await.expect("a process leads")
     }
 
-    /// Returns whether a client can write to the database.
+    /// Returns whether a client can write to the database within 500 ms.
     pub(crate) async fn can_be_written(&self) -> bool {
         let written = timeout(Duration::from_millis(500), self.client.bump("probe"));
         matches!(written.await, Ok(Ok(_)))
@@ -234,7 +234,7 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
-    /// Kills the processes, so that none is left after a failure.
+    /// Kills the processes, so that none keeps running after a failed test.
     fn drop(&mut self) {
         for process in &mut self.processes {
             let _ = process.child.kill();

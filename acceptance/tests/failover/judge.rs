@@ -116,7 +116,7 @@ pub(crate) fn inversions(bodies: &str, stopped: Option<u32>) -> Vec<&str> {
             continue;
         };
         let last = last.entry(lane).or_insert(number);
-        // If the same step began again, it ran again after a crash.
+        // Equal numbers are allowed: the same step ran again after a crash.
         if number < *last && (process != stopped.as_deref() || stopped.is_none()) {
             inversions.push(line);
         }

@@ -7,9 +7,9 @@
 //! limits are checked only if `RATCHET_FAILOVER_TTL_MILLIS` is set, as `cargo xtask failover` does:
 //! on a busy machine, limits would make the tests fail without a defect.
 //!
-//! On PostgreSQL one more case kills the leader while locks end with the session of their holder.
-//! Their TTL is then forty times longer than usual. This case always requires that the lock did not
-//! end by its TTL.
+//! On PostgreSQL, one more case kills a leader whose lock ends with its database session. The TTL
+//! of this lock is forty times longer than usual. The case always requires that another process
+//! leads before half of the TTL has passed.
 //!
 //! | variable | meaning |
 //! |---|---|

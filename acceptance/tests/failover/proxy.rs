@@ -4,8 +4,9 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Forwards connections to a server. While it is cut, it drops its current connections silently,
-/// and new ones reach no server: neither side is notified, as when a cable is unplugged.
+/// Forwards connections to a server. When the proxy is cut, it closes the server's side of every
+/// connection. The client's side stays open and silent, as when a cable is unplugged. A new
+/// connection reaches no server while the proxy is cut.
 pub(crate) struct Proxy {
     pub(crate) url: String,
     cut: watch::Sender<bool>,
@@ -47,7 +48,7 @@ async fn forward(mut client: TcpStream, host: String, mut is_cut: watch::Receive
             _ = is_cut.wait_for(|cut| *cut) => {}
         }
     }
-    // The connection stays open and silent until the proxy is restored. Data sent before then is
-    // lost.
+    // The client's connection stays open and silent until the proxy is restored, and is closed
+    // then. Data that the client sends before then is lost.
     let _ = is_cut.wait_for(|cut| !*cut).await;
 }

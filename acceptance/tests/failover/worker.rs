@@ -107,7 +107,8 @@ async fn node(order: &Order) -> anyhow::Result<()> {
     Ok(node.run_until(input_ends).await?)
 }
 
-/// Repeatedly writes the term, or 0, with the times before and after reading it.
+/// Repeatedly writes the term in which this process leads, or 0 if it does not lead, with the times
+/// before and after reading the term.
 fn sample(leadership: &Leadership, mut samples: File) {
     loop {
         let before = time::to_millis(time::wall_clock());

@@ -34,7 +34,7 @@ impl RedisCoordinator {
     /// Maximum time that Redis may take to answer.
     const PATIENCE: Duration = Duration::from_secs(3);
     /// Time without a message after which the receiver sends a ping. A network that drops all
-    /// packets does not close the connection, so only a missing answer shows it.
+    /// packets does not close the connection, so only a missing answer shows the failure.
     const PING: Duration = Duration::from_secs(5);
 
     /// Connects to the Redis server at `url`, and subscribes to `channel`. Use one channel per

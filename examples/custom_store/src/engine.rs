@@ -23,14 +23,16 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("ratchet");
 
-/// The key of the time of the last write. The keys of the store begin with smaller bytes.
+/// The key of the time of the last write. It differs from all keys of the store, which begin with
+/// smaller bytes.
 const CLOCK: &[u8] = &[u8::MAX];
 
 /// Opens the store in this file, and creates the file if it does not exist. The clients and nodes
 /// that share the returned store or its clones wake each other up.
 ///
 /// # Errors
-/// `Unavailable` if another process has the file open, or a failure of the file system.
+/// `Unavailable` if another process has the file open. Otherwise, an error of the file system or
+/// of the database.
 ///
 /// # Cancel safety
 /// Dropping the future may leave an empty file behind.
@@ -146,7 +148,7 @@ impl Engine for RedbEngine {
             })),
         };
         let inner = blocking(begin).await?;
-        // The clock is read after the wait, so that times are in the order of the writers.
+        // The clock is read after the wait for the lock, so that a later writer has a later time.
         let now = (self.clock)();
         Ok(RedbTransaction { inner, now })
     }
@@ -188,7 +190,7 @@ impl RedbTransaction {
         })
     }
 
-    /// Returns the transaction, if it may write.
+    /// Returns the transaction, or an error if it may only read.
     fn writer(&self) -> Result<&WriteTransaction> {
         match &self.inner {
             Inner::Write(writer) => Ok(&writer.transaction),
@@ -200,7 +202,7 @@ impl RedbTransaction {
 /// The bytes of a key or a value, borrowed from a page of the database.
 type Bytes<'a> = redb::AccessGuard<'a, &'static [u8]>;
 
-/// What both kinds of transactions read.
+/// The reads that are possible in a write transaction as well as in a read transaction.
 trait Readable {
     fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, redb::StorageError>;
 
@@ -302,7 +304,7 @@ async fn blocking<T: Send + 'static>(
 fn failed(error: Error) -> StoreError {
     let kind = match &error {
         Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => StoreErrorKind::Full,
-        // After a failed commit, the changes may be in the file.
+        // After such a failure of a commit, the changes may be in the file.
         Error::DatabaseAlreadyOpen | Error::Io(_) | Error::PreviousIo => {
             StoreErrorKind::Unavailable
         }

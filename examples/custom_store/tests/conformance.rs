@@ -1,4 +1,5 @@
-//! Runs the conformance suite on the store: a fixture, its powers, and a `main` of one statement.
+//! Runs the conformance suite on the store. The file has a fixture, the list of its powers (what it
+//! can do to a database), and a `main` of one statement.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -130,7 +131,7 @@ impl Residue for Files {
 #[async_trait]
 impl Restart for Files {
     async fn end_processes(&self) -> Result<(), BoxError> {
-        // The file can be opened again when the last handle on it is dropped.
+        // Drops the last handle on the file. Then the next call of `store` can open the file again.
         *self.store.lock().await = None;
         Ok(())
     }

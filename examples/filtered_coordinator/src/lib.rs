@@ -27,8 +27,8 @@ struct Listener {
 }
 
 impl FilteredCoordinator {
-    /// Maximum number of wakeups that wait for one subscriber. If a subscriber exceeds it, one
-    /// wakeup for any queue replaces the lost wakeups.
+    /// Maximum number of wakeups that wait for one subscriber. If more wakeups arrive, some are
+    /// lost, and the subscriber gets one wakeup for any queue instead.
     const CAPACITY: usize = 256;
 
     /// Returns the coordinator of the first node, which polls `queues`.

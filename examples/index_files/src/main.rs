@@ -92,8 +92,8 @@ async fn build(cli: &Cli) -> Result<Node> {
         .heartbeat_interval(Duration::from_millis(300))
         .dead_after(Duration::from_secs(1))
         .reclaim_interval(Duration::from_millis(300))
-        // If this process is killed, the files that it was reading are not the cause. So their jobs
-        // do not fail after a number of crashes.
+        // If this process is killed, the files that it was reading are not the cause. So the limit
+        // is too high for their jobs to reach it and fail.
         .max_crashes(1_000_000)
         .build()?;
     Ok(node)

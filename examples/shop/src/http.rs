@@ -23,7 +23,7 @@ struct Shop {
 }
 
 /// A request to import orders. If a client repeats a request, both requests must have the same
-/// batch id.
+/// batch id, so that they fill one batch.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Import {
     /// The id of the batch. By default, the server creates a new id.

@@ -149,7 +149,7 @@ async fn drain(mut connection: PgConnection, options: &Options) -> Result<Outcom
                 claims.fetch_add(1, Ordering::Relaxed);
                 done.fetch_add(worked, Ordering::Relaxed);
                 if worked == 0 {
-                    // Other workers hold the remaining jobs.
+                    // Other workers hold the remaining jobs, so this worker only waits.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }

@@ -1,4 +1,4 @@
-//! Permits: the cluster never runs more bodies that need a resource than are allowed.
+//! Tests of permits: they limit how many bodies that need a resource run at once in the cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,8 +18,8 @@ use crate::kit::{Started, World, stop_all};
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Counts the running bodies, and records the maximum. A body that is dropped no longer counts as
-/// running.
+/// Counts the running bodies, and records the highest count. A body counts until its [`Running`] is
+/// dropped.
 #[derive(Clone, Default)]
 struct Gauge {
     now: Arc<AtomicUsize>,
@@ -130,7 +130,8 @@ async fn permits_are_declared_before_the_node_runs_if_it_is_asked_to() {
     let world = World::new();
     let node = world.builder().permits("api", 4).build().unwrap();
     let needing = || world.job("job", |_| async { Ok(()) }).permit("api");
-    // Another client has declared no permits.
+    // `others` is a plain client. Unlike the client of a node, it declares no permits when it
+    // enqueues.
     let others = Ratchet::client(Arc::new(world.store.clone()));
     let error = others.enqueue(needing()).await.unwrap_err();
     assert!(
@@ -151,7 +152,7 @@ async fn the_next_holder_of_a_permit_does_not_wait_for_a_poll() {
         let job = world.job(&number.to_string(), |_| async { Ok(()) });
         last = Some(world.enqueue(job.permit("api")).await);
     }
-    // Waiting a poll interval for each job would take ten seconds.
+    // If each of the 100 jobs waited for a poll, the test would take ten seconds.
     let ended = timeout(Duration::from_secs(1), world.ended(last.unwrap()));
     ended.await.unwrap();
 }
@@ -172,7 +173,7 @@ async fn more_permits_are_used_at_once() {
     ended.await.unwrap();
 }
 
-/// A job type of another program, which needs the same permit.
+/// The job type of the other program. Its jobs need the same permit as those of the busy program.
 #[derive(Serialize, Deserialize)]
 struct Other;
 
@@ -186,8 +187,8 @@ impl Job for Other {
     }
 }
 
-/// Checks that two programs share one permit, although the busy program always has a job that needs
-/// this permit. The busy program runs on `nodes` nodes.
+/// Checks that the other program gets the only permit regularly, although the busy program always
+/// has jobs that need it. The busy program has `nodes` nodes with `concurrency` slots each.
 async fn the_other_gets_its_turn(concurrency: usize, nodes: usize) {
     let world = World::new();
     let poll = Duration::from_secs(3_600);
@@ -211,15 +212,15 @@ async fn the_other_gets_its_turn(concurrency: usize, nodes: usize) {
     }
     let last_of_busy = body.another().permit("api");
     let last_of_busy = busy.node.enqueue(last_of_busy).await.unwrap().id();
-    // By now, the nodes of the busy program have read which nodes there are.
+    // In this time, the nodes of the busy program read the list of all nodes.
     sleep(Duration::from_secs(2)).await;
     let mut last = None;
     for _ in 0..5 {
         let job = Other.into_job().permit("api");
         last = Some(other.node.enqueue(job).await.unwrap().id());
     }
-    // Each time the busy program pauses, the other program runs one job, without waiting for a
-    // poll.
+    // After a release of the permit, the busy program regularly pauses its claims and wakes the
+    // other program, which then runs one job. So the five jobs end long before the next poll.
     let ended = timeout(Duration::from_secs(2), world.ended(last.unwrap()));
     assert_eq!(ended.await.unwrap().state, JobState::Succeeded);
     assert_eq!(world.read(last_of_busy).await.state, JobState::Pending);
@@ -267,10 +268,10 @@ async fn a_node_that_always_has_jobs_leaves_permits_to_nodes_of_the_same_program
     let jobs: Vec<NewJob> = (0..50).map(|_| body.another().permit("api")).collect();
     client.enqueue_all(&jobs[..1]).await.unwrap();
     let first = start();
-    // By then, each node knows that it is not alone.
+    // In this time, each node learns of the other one.
     sleep(Duration::from_secs(60)).await;
     client.enqueue_all(&jobs[1..]).await.unwrap();
-    // Only the first node polls at once, because it is woken.
+    // The first node wakes itself when it enqueues a job. The second node must be woken by hints.
     let mine = body.another().permit("api");
     first.node.enqueue(mine).await.unwrap();
     for job in &jobs {
@@ -291,7 +292,8 @@ async fn a_released_permit_wakes_at_most_two_other_nodes() {
     client.set_permits("api", 20).await.unwrap();
     sleep(Duration::from_secs(6)).await;
     let body = world.job("job", |_| async { Ok(()) });
-    // The first job lets each node read which nodes there are.
+    // Only round 1 checks the number of wakeups. In round 0, each node first reads the list of all
+    // nodes.
     for round in 0..2 {
         let mut wakeups = world.store.coordinator().unwrap().subscribe();
         for node in &nodes {
@@ -299,7 +301,8 @@ async fn a_released_permit_wakes_at_most_two_other_nodes() {
             world
                 .ended(node.node.enqueue(job).await.unwrap().id())
                 .await;
-            // Only one node runs `Other`, so this node has no other node of its program to wake.
+            // Only the node `other` runs jobs of type `Other`, so it can wake no second node for
+            // this job type.
             let job = Other.into_job().permit("api");
             world
                 .ended(other.node.enqueue(job).await.unwrap().id())
@@ -312,7 +315,8 @@ async fn a_released_permit_wakes_at_most_two_other_nodes() {
             assert!(round == 0 || wakeup.to.is_some(), "{wakeup:?}");
             sent += usize::from(!is_beacon);
         }
-        // In addition to the hints, an enqueue may wake one node.
+        // Each node causes two jobs. Each job causes at most two hints, and its enqueue wakes at
+        // most one node.
         assert!(round == 0 || sent <= nodes.len() * 2 * 3, "{sent}");
     }
     stop_all(nodes.into_iter().chain([other])).await;
@@ -325,7 +329,8 @@ async fn a_permit_that_is_handed_back_unused_is_not_waited_for() {
     let node = Started::new(world.builder().poll_interval(poll, poll).build().unwrap());
     let client = node.node.client();
     client.set_permits("api", 1).await.unwrap();
-    // The first job is for a node of the next release, so this node puts it off.
+    // Only a node of the next release can read the payload of the first job, so this node snoozes
+    // it.
     let newer = world.job("newer", |_| async { Ok(()) }).payload_version(9);
     let plain = world.job("plain", |_| async { Ok(()) });
     let jobs = [newer.permit("api"), plain.permit("api")];

@@ -1,4 +1,4 @@
-//! Polling, wakeups and free slots.
+//! Tests of when a node polls, what wakes it, and how many jobs it claims.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns the store, and a counter of its calls by name.
+/// Returns a handle on the store that counts its calls, and these counts by operation.
 fn counted(store: &MemoryStore) -> (MemoryStore, Arc<Mutex<BTreeMap<&'static str, usize>>>) {
     let calls = Arc::new(Mutex::new(BTreeMap::new()));
     let counted = store.clone().with_faults({
@@ -36,7 +36,8 @@ async fn an_idle_pool_polls_rarely_while_a_leader_looks_also_while_jobs_are_not_
     }
 }
 
-/// Checks how many calls a node without work makes in 100 s.
+/// Checks that each pool of a node without due jobs makes an `expected` number of claim calls in
+/// 100 s, and that the node makes few other calls. `leads` is whether the node may lead.
 async fn idle_pools_poll(leads: bool, expected: RangeInclusive<u64>) {
     let world = World::new();
     for number in 0..50 {
@@ -65,10 +66,11 @@ async fn idle_pools_poll(leads: bool, expected: RangeInclusive<u64>) {
             "unexpected number of claims in 100 s: {claims}"
         );
     }
-    // The other calls of an idle node. Every five seconds: a heartbeat, the leader's sweep (a
-    // heartbeat and a reclaim pass), a search for recurring definitions and one for overdue
-    // signals. Every three seconds: a renewal of its leadership. Every second: a search for due
-    // jobs. Every minute: a purge of three states, of batches and of rates.
+    // The bound allows the other calls of an idle node that leads. Every five seconds, it makes a
+    // reclaim pass: it reads the nodes, sends a heartbeat, reclaims claims and searches for overdue
+    // signals. As often, it searches for due recurring definitions. Every three seconds, it renews
+    // its leadership. Every second, it searches for due jobs. Every minute, it purges jobs of three
+    // states, batches and rates.
     let others: usize = calls.values().sum::<usize>() - claims;
     assert!(
         others <= 20 + 3 * 23 + 5 * 2 + 34 + 101 + 2 * 23,
@@ -256,8 +258,8 @@ async fn a_node_can_leave_ordinary_jobs_to_others() {
         assert_eq!(world.read(left).await.state, JobState::Pending);
     }
     node.stop().await.unwrap();
-    // With `untagged(false)` on a pool, the node leaves jobs without capabilities to others only in
-    // the pool's queue.
+    // `untagged(false)` on a pool applies only to the queue of the pool: there, the node leaves
+    // jobs without capabilities to other nodes.
     let pool = Pool::new("media").queues(["media"]).untagged(false);
     let builder = world.builder().capabilities(["gpu"]);
     let _node = Started::new(builder.pool(pool.concurrency(1)).build().unwrap());
@@ -340,7 +342,7 @@ async fn a_client_of_the_same_store_wakes_the_node() {
     let world = World::new();
     let job = world.job("a", |_| async { Ok(()) });
     let node = Started::new(world.builder().build().unwrap());
-    // The node is idle, so its next poll is a second away.
+    // The idle node now polls at its longest interval, one second or more.
     sleep(60 * SECOND).await;
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let began = time::monotonic();

@@ -1,4 +1,4 @@
-//! Worker pools: which pool runs which job, and that no pool delays another.
+//! Tests of worker pools: which pool runs which job, and that no pool delays another.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::kit::{Started, World};
 const SECOND: Duration = Duration::from_secs(1);
 const KINDS: [&str; 3] = ["encode", "render", "train"];
 
-/// A job of one of three kinds, whose body records itself in the [`Floor`].
+/// A job of the kind `KINDS[KIND]`. Its body records its start and its end in the [`Floor`].
 #[derive(Serialize, Deserialize)]
 struct Of<const KIND: usize>;
 
@@ -60,7 +60,7 @@ impl<const KIND: usize> Job for Of<KIND> {
 /// Records which bodies began, and which ran at the same time.
 struct Floor {
     bodies: Mutex<Bodies>,
-    /// The gate that bodies of the queue `blocked` wait for.
+    /// The semaphore for whose permit each body of the queue `blocked` waits.
     gate: Semaphore,
 }
 
@@ -69,7 +69,7 @@ struct Bodies {
     begun: Vec<JobId>,
     /// The queue and kind of each running body.
     now: Vec<(String, String)>,
-    /// The running bodies, as recorded at the beginning of each body.
+    /// One entry for each start of a body: the queue and kind of every body that ran then.
     moments: Vec<Vec<(String, String)>>,
 }
 
@@ -85,7 +85,8 @@ impl Floor {
         what(&mut self.bodies.lock().unwrap())
     }
 
-    /// Returns the largest number of matching bodies that ran at the same time.
+    /// Returns the largest number of bodies that ran at the same time, counting only the bodies for
+    /// whose queue and kind `is` returns true.
     fn most(&self, is: impl Fn(&str, &str) -> bool) -> usize {
         let count = |moment: &Vec<(String, String)>| {
             let those = moment.iter().filter(|(queue, kind)| is(queue, kind));
@@ -94,7 +95,7 @@ impl Floor {
         self.with(|bodies| bodies.moments.iter().map(count).max().unwrap_or(0))
     }
 
-    /// Waits until this many bodies run in the queue `blocked`.
+    /// Waits until exactly this many bodies of the queue `blocked` run.
     async fn blocked(&self, bodies: usize) {
         for _ in 0..10_000 {
             let blocked = self.with(|bodies| {
@@ -162,7 +163,8 @@ async fn a_flood_of_one_queue_does_not_delay_another() {
         let job = Of::<1>.into_job().queue("gpu");
         gpu.push(node.node.enqueue(job).await.unwrap().id());
     }
-    // The time is long enough for 25 rounds of 20 ms, but not if any of them waits for a poll.
+    // 50 jobs of 20 ms in two slots take half a second. If the slots also waited for polls between
+    // the jobs, 900 ms would not suffice.
     sleep(Duration::from_millis(900)).await;
     assert_eq!(
         states(&store, &gpu).await,
@@ -391,8 +393,9 @@ async fn a_claim_call_that_hangs_holds_up_its_own_pool_only() {
     node.stop().await.unwrap();
 }
 
-/// Starts a node whose pool `media` begins to prefetch during 2,000 quick jobs. Then enqueues 300
-/// jobs, two of which block the slots of the pool, so that the node holds claims that cannot begin.
+/// Starts a node whose pool `media` has two slots, and lets it run quick jobs until it prefetches.
+/// Then enqueues 300 jobs that block. Two of them occupy the slots, and the node holds claims of
+/// others, whose bodies cannot begin. Returns the node and the ids of the 300 jobs.
 async fn stuck(
     store: &MemoryStore,
     floor: &Arc<Floor>,

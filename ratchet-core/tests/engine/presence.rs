@@ -1,4 +1,4 @@
-//! What a node reports about itself without calling the store.
+//! Tests of what a node reports about itself without calling the store, such as its status.
 
 use std::time::Duration;
 

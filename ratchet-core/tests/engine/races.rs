@@ -1,4 +1,5 @@
-//! Forced interleavings of nodes; `docs/races.md` lists all of them.
+//! Tests that force calls of several nodes into a given order. `docs/races.md` lists all such
+//! races.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ fn start(builder: NodeBuilder) -> Started {
     Started::new(builder.build().unwrap())
 }
 
-/// Waits until the condition holds.
+/// Waits until `is` returns true.
 async fn until(is: impl Fn() -> bool) {
     for _ in 0..100_000 {
         if is() {
@@ -47,8 +48,8 @@ fn cut_off(
     })
 }
 
-/// Returns a job whose first body takes a while, even if asked to stop, and whose later bodies end
-/// at once. The result is the number of the body.
+/// Returns a job whose first body sleeps for `first`, even if it is cancelled, and whose later
+/// bodies end at once. Each body returns its number; the first is 0.
 fn slow_at_first(world: &World, name: &str, first: Duration) -> NewJob {
     let bodies = AtomicUsize::new(0);
     world.job(name, move |_| {
@@ -75,7 +76,7 @@ async fn the_end_of_a_job_that_another_node_has_finished_is_stale_and_counted() 
     away.store(true, Ordering::SeqCst);
     let other = world.start();
     let ended = world.ended(id).await;
-    // The first body ends later, while its node still cannot reach the store.
+    // In this time, the first body ends, but its node still cannot reach the store.
     sleep(40 * SECOND).await;
     away.store(false, Ordering::SeqCst);
     until(|| late.node.stats().stale == 1).await;
@@ -109,7 +110,7 @@ async fn a_leader_that_leads_again_has_a_new_term_and_its_jobs_go_on() {
     let (term, guard) = (leadership.term(), leadership.guard().unwrap());
     away.store(true, Ordering::SeqCst);
     until(|| !leadership.is_leader()).await;
-    // Then the leader's lock also expires in the store.
+    // The node has already stopped leading. In this time, its lock also expires in the store.
     sleep(20 * SECOND).await;
     away.store(false, Ordering::SeqCst);
     until(|| leadership.is_leader()).await;
@@ -164,11 +165,12 @@ async fn where_the_registry_is_emptied_all_register_again_and_no_job_is_taken() 
         let node = |seed| start(world.builder().concurrency(4).prefetch(0).seed(seed));
         let nodes = [node(2 * seed), node(2 * seed + 1)];
         for _ in 0..5 {
-            // By now, every claim is older than the time after which the claims of an unknown node
-            // are reclaimed.
+            // After this sleep, each claim is so old that it would be reclaimed if the store did
+            // not know its node.
             sleep(40 * SECOND + Duration::from_millis(700)).await;
             world.store.lose_nodes();
-            // Wait for one heartbeat of a node that holds a claim.
+            // In this time, each node that holds a claim sends one heartbeat, and so registers
+            // again.
             sleep(5 * SECOND).await;
             let rows = world.store.nodes().await.unwrap();
             assert_eq!(rows.len(), 2, "seed {seed}");
@@ -198,7 +200,8 @@ async fn what_a_node_held_that_died_with_the_registry_comes_back() {
     let died = monotonic();
     let ended = world.ended(id).await;
     assert_eq!((ended.state, ended.crash_count), (JobState::Succeeded, 1));
-    // The bound covers the lock of a dead leader, the time to register again, and a pass.
+    // In 60 s, the lock of the dead leader expires, the other node registers again and is elected,
+    // and one of its reclaim passes takes the job back.
     assert!(died.elapsed() <= 60 * SECOND, "{:?}", died.elapsed());
 }
 
@@ -243,7 +246,7 @@ async fn a_node_is_not_woken_by_its_own_echo() {
         calls,
         "expected no claim: a node's own wakeup must not wake it"
     );
-    // The same wakeup from another caller does wake the node.
+    // A wakeup that another client sends does wake the node.
     let client = ratchet_core::Ratchet::client(Arc::new(world.store.clone()));
     let other = client.with_coordinator(coordinator);
     let id = other.enqueue(job("another's")).await.unwrap().id();

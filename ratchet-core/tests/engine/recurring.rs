@@ -1,4 +1,4 @@
-//! Recurring definitions: nodes declare them, and fire each of their slots in time and only once.
+//! Tests of recurring definitions: nodes declare them, and fire each slot on time and only once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,13 +20,14 @@ use crate::kit::{Started, World, stop_all};
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A job that succeeds.
+/// Returns a job whose body succeeds.
 fn job(world: &World) -> NewJob {
     world.job("ok", |_| async { Ok(()) })
 }
 
 fn builder(world: &World) -> NodeBuilder {
-    // The node searches for definitions rarely, so that a timely firing must have another cause.
+    // The node searches for changed definitions only every 100 minutes, so the firings in these
+    // tests do not depend on this search.
     world.builder().recurring_interval(100 * MINUTE)
 }
 
@@ -90,7 +91,7 @@ async fn every_slot_is_fired_once_and_in_time_by_whatever_node() {
     let started = started.lock().unwrap();
     assert_eq!(started.len(), 20);
     for (slot, at) in started.iter() {
-        // No loop slept through the slot: the delay is the loop's jitter, not a poll interval.
+        // A firing is late only by the jitter of the loop, not by a poll interval.
         assert!(
             at >= slot && *at - slot < TimeDelta::milliseconds(100),
             "{slot} at {at}"
@@ -200,7 +201,8 @@ async fn the_leader_fires_every_slot_and_the_others_fire_if_it_does_not() {
     sleep(10 * MINUTE + 57 * SECOND).await;
     assert_eq!(jobs(&world.store).await.len(), 10);
     assert_eq!(fired.load(Ordering::SeqCst), 0);
-    // The leader vanishes just before a slot, so the others have received its beacons until then.
+    // The leader dies just before a slot. Until then, the other nodes received its beacons, so they
+    // still leave the firing to it at first.
     leader.kill().await;
     sleep(3 * SECOND).await;
     let all = jobs(&world.store).await;
@@ -308,7 +310,8 @@ async fn a_slow_job_lets_its_definition_skip_slots() {
     let node = builder(&world).recurring(minutely.named("n"));
     let node = Started::new(node.build().unwrap());
     sleep(9 * MINUTE + 40 * SECOND).await;
-    // Jobs run at 1, 4 and 7 minutes: each ends half a minute before the third slot after its own.
+    // Each job runs for two and a half minutes, during which two slots are skipped. So jobs run for
+    // the slots at 1, 4 and 7 minutes.
     let all = jobs(&world.store).await;
     let created = world
         .store
@@ -358,8 +361,8 @@ async fn failures_of_the_store_double_no_slot_and_lose_none() {
         .map(|slot| record.created_at + TimeDelta::seconds(slot * 10))
         .collect();
     assert_eq!(all, expected);
-    // Some slots are late at the end: a claim whose answer was lost delays its definitions until
-    // the lease ends.
+    // The last slots may not have fired yet: if the answer to a claim is lost, the definition can
+    // be claimed again only when the lease of the claim ends.
     assert!(count >= 50, "{count} of 59 slots");
     assert_eq!(record.last_slot, all.last().copied());
 }
@@ -587,7 +590,8 @@ fn what_cannot_work_is_refused_when_the_node_is_built() {
     }
 }
 
-/// Checks what a body sees of its slot, under a cron expression with seconds, end to end.
+/// Checks that a body sees the slot that fired its job, also in a retry. The schedule is a cron
+/// expression with seconds.
 #[tokio::test(start_paused = true)]
 async fn jobs_of_slots_run_like_all_others() {
     let world = World::new();
@@ -595,7 +599,7 @@ async fn jobs_of_slots_run_like_all_others() {
         if ctx.attempt() == 1 {
             return Err(ratchet_core::JobError::from("again"));
         }
-        // The slot is unchanged, although the job is now due later.
+        // The retry is due later, but the body still sees the original slot.
         assert!(ctx.slot().unwrap() < ctx.run_at());
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! What bodies report while they run.
+//! Tests of what bodies report while they run: progress, checkpoints and signs of life.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What happens to finished jobs.
+//! Tests of retention: when finished jobs are deleted or archived.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,12 @@ use tokio::time::sleep;
 
 use crate::kit::{Scripted, Started, World};
 
-/// How long ended jobs are kept. A leader looks for older ones at least every five minutes.
+/// The unit of the retention times in these tests. It is much longer than the minute between two
+/// maintenance passes.
 const AGE: Duration = Duration::from_secs(1_200);
 
-/// Returns three jobs that succeeded, failed and were cancelled, in this order.
+/// Enqueues three jobs: one that will succeed, one that will fail and one that will be cancelled.
+/// Returns their ids in this order.
 async fn one_of_each(world: &World) -> [JobId; 3] {
     let jobs = [
         world.job("succeeds", |_| async { Ok(()) }),

@@ -1,5 +1,5 @@
-//! How a cluster behaves when the database returns to an earlier state, as in a failover to a
-//! lagging replica or in a restore.
+//! Tests of a cluster whose database returns to an earlier state, as in a failover to a lagging
+//! replica or in a restore.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +16,11 @@ use tokio::time::sleep;
 use crate::kit::{Started, World, stop_all};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The default heartbeat interval, plus the time in which a body's claim is checked.
+/// The time within which a node must react to a rewind of the database: one heartbeat interval,
+/// which is five seconds by default, and one second to act on the reply.
 const BOUND: Duration = Duration::from_secs(6);
 
-/// Counts the running bodies, and how many ran at once at most.
+/// Counts the bodies that run, the most that ran at once, and all that have begun.
 #[derive(Default)]
 struct Bodies {
     running: AtomicUsize,
@@ -27,7 +28,7 @@ struct Bodies {
     begun: AtomicUsize,
 }
 
-/// A running body; dropping it ends the body.
+/// Counts as one running body until it is dropped.
 struct Body(Arc<Bodies>);
 
 impl Bodies {
@@ -64,7 +65,8 @@ async fn a_claim_whose_end_was_lost_is_handed_back_and_its_lane_goes_on() {
     });
     let first = world.enqueue(first.lane("orders")).await;
     let node = world.start();
-    // The job's body has reported, so no start timeout reclaims it.
+    // The body saves a checkpoint, so the store knows that it began, and the start timeout no
+    // longer applies.
     world
         .until(first, |job| {
             job.checkpoint.is_some() && job.state == JobState::Running
@@ -122,7 +124,8 @@ async fn a_body_whose_claim_was_lost_is_stopped_and_its_result_is_not_applied() 
     let node = world.start();
     let held = world.until(id, |job| job.node.is_some()).await;
     world.store.rewind(&copy);
-    // Another node claims the job first, and its claim has the same number.
+    // Another node claims the job before the first node can. Its claim has the same `claim_seq` as
+    // the claim that the rewind undid.
     let other = ClaimRequest::new(NodeId::new(), 1);
     let theirs = world.store.claim_next_batch(&other).await.unwrap();
     let theirs = theirs[0].claim.token;
@@ -166,8 +169,8 @@ async fn an_end_that_waits_to_be_stored_does_not_end_the_same_claim_of_the_new_h
     let before = world.read(id).await;
     assert_eq!(before.state, JobState::Running);
     world.store.rewind(&copy);
-    // The same node claims the job under the same number, and only then stores the end of its first
-    // body.
+    // The node claims the job again with the same `claim_seq`. Only then can it send the settlement
+    // of its first body.
     let after = world.until(id, |job| job.state == JobState::Running).await;
     assert_eq!(
         (after.claim_seq, after.node),

@@ -1,5 +1,5 @@
-//! Conditions that must not block a node: stalls, long jobs, panicking and hanging stores, clock
-//! jumps.
+//! Tests of conditions that must not block a node: stalled bodies, long jobs, stores that panic or
+//! hang, and steps of the clock.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -268,7 +268,8 @@ async fn a_body_that_blocks_its_thread_does_not_hold_the_node() {
     let builder = world.builder().drain_grace(Duration::from_millis(50));
     let builder = builder.store_deadline(Duration::from_millis(500));
     let node = Started::new(builder.concurrency(1).build().unwrap());
-    // A claimed job whose body has not begun would be handed back.
+    // Waits until the body begins, because a node that stops hands back claims whose bodies have
+    // not begun.
     while !begun.load(Ordering::SeqCst) {
         sleep(Duration::from_millis(10)).await;
     }
@@ -333,7 +334,7 @@ async fn a_body_that_goes_on_after_the_soft_timeout_hears_of_graver_reasons() {
 async fn a_claim_that_is_cancelled_before_its_body_begins_does_not_run() {
     let world = World::new();
     let ran = Arc::new(AtomicBool::new(false));
-    // The quick jobs run first, so that the node begins to prefetch.
+    // The node prefetches only once it has run many quick jobs, so these are enqueued first.
     for number in 0..300 {
         world
             .enqueue(world.job(&number.to_string(), |_| async { Ok(()) }))
@@ -402,7 +403,7 @@ async fn old_wakeups_and_eager_heartbeats_cause_no_storm_of_calls() {
     );
 }
 
-/// A transport that never responds.
+/// A coordinator that never finishes sending a wakeup.
 #[derive(Debug)]
 struct Hanging;
 

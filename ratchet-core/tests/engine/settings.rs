@@ -1,4 +1,5 @@
-//! Checks of settings before a program has registered any jobs.
+//! Tests of `check_settings`, which checks the settings of a node before the program registers
+//! jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ fn builder() -> NodeBuilder {
     Ratchet::builder(Arc::new(MemoryStore::new()))
 }
 
-/// Returns the settings that each problem names.
+/// Returns the names of the settings that each problem of `builder` concerns.
 fn refused(builder: &NodeBuilder) -> Vec<Vec<String>> {
     let problems = builder.check_settings();
     let settings = problems.iter().map(|problem| problem.settings());

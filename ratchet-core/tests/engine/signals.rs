@@ -1,4 +1,4 @@
-//! Overdue signals in a store that has problems.
+//! Tests that jobs with overdue signals fail even if other calls of the store fail or time out.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,7 +39,8 @@ async fn a_job_that_cannot_be_failed_keeps_no_signal_from_being_missed() {
     node.kill().await;
 }
 
-/// A store that times out when a call would fail more jobs than its limit.
+/// A store whose `expire` times out if its limit is more than `most`. Each limit is recorded in
+/// `asked`.
 #[derive(Debug)]
 struct Slow {
     store: MemoryStore,

@@ -1,4 +1,4 @@
-//! Enqueueing streams of jobs.
+//! Tests of `Client::enqueue_stream`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,8 @@ use ratchet_core::memory::Fault;
 use ratchet_core::model::JobFilter;
 use ratchet_core::{Client, MemoryStore, NewJob, Ratchet, StoreErrorKind};
 
-/// Returns a client and a counter of its enqueues; the enqueue number `failing` fails.
+/// Returns a client and a counter of its enqueue calls. The call with the number `failing` fails;
+/// numbers start at 1.
 fn counted(failing: usize) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let store = MemoryStore::new().with_faults({
@@ -34,7 +35,8 @@ async fn a_stream_is_enqueued_in_calls_of_bounded_size() {
     let counts = client.enqueue_stream(stream::iter(keyed)).await.unwrap();
     assert_eq!((counts.created, counts.duplicates), (2_000, 500));
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    // 21 of these jobs exceed 4 MiB.
+    // One call takes about 4 MiB of payloads, which 21 of these jobs exceed. So 30 jobs need two
+    // calls.
     let large = (0..30).map(|_| NewJob::new("kind", &"x".repeat(200_000)));
     client.enqueue_stream(stream::iter(large)).await.unwrap();
     assert_eq!(calls.load(Ordering::SeqCst), 5);

@@ -1,4 +1,4 @@
-//! Jobs that were lost with their node: the job that kills the process, and its neighbours.
+//! Tests of suspects: jobs that were running when their node died, one of which may have killed it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -86,7 +86,7 @@ async fn suspects_run_one_at_a_time_and_delay_no_other_job() {
         for id in &slow {
             world.until(*id, |job| job.claim_seq == claims).await;
         }
-        // The wait is long enough for the store to know that the bodies have begun.
+        // Within this time, the node reports to the store that the bodies have begun.
         sleep(5 * SECOND).await;
         node.kill().await;
     }

@@ -1,4 +1,4 @@
-//! Claims whose answer never reaches the node.
+//! Tests of undelivered claims, which the store made, but whose answer never reached the node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The default heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Returns a handle on the store. The first claim of each of a node's two pools fails with `fault`.
+/// Returns a handle on the store that injects `fault` into the first two claim calls. These are the
+/// first calls of the node's two pools.
 fn faulty_claim(world: &World, fault: Fault) -> MemoryStore {
     let met = AtomicUsize::new(0);
     world.store.clone().with_faults(move |operation| {
@@ -155,7 +156,8 @@ async fn a_claim_waits_only_for_the_calls_that_could_deliver_it() {
         let job = counted(&world, queue, &bodies).queue(queue);
         ids.push(world.enqueue(job).await);
     }
-    // The call of one pool is slow, and the answer to the other's is lost.
+    // The answer to the first claim call is slow. The answer to the second one, which the other
+    // pool makes, is lost.
     let calls = AtomicUsize::new(0);
     let store = world.store.clone().with_faults(move |operation| {
         match operation.starts_with("claim_next_batch") {
@@ -219,7 +221,7 @@ async fn what_was_claimed_during_an_outage_is_handed_back_after_it() {
     });
     let node = Started::new(world.builder_on(store).build().unwrap());
     world.until(id, |job| job.state == JobState::Running).await;
-    // Heartbeats list the claim, but it cannot be handed back yet.
+    // The heartbeat replies list the claim, but the settlement that would hand it back still fails.
     sleep(3 * HEARTBEAT).await;
     assert_eq!(world.read(id).await.state, JobState::Running);
     away.store(false, Ordering::SeqCst);
@@ -269,7 +271,8 @@ async fn a_node_that_leaves_hands_back_what_it_never_received() {
     let world = World::new();
     let bodies = Arc::new(AtomicUsize::new(0));
     let id = world.enqueue(counted(&world, "leaving", &bodies)).await;
-    // The node abandons the claim at its deadline of 10 s, while it drains.
+    // While the node drains, its claim call exceeds the deadline of 10 s, so the claim is never
+    // received.
     let hung = faulty_claim(&world, Fault::DelayedAnswer(60 * SECOND));
     let node = Started::new(world.builder_on(hung).build().unwrap());
     world.until(id, |job| job.state == JobState::Running).await;

@@ -1,4 +1,4 @@
-//! Renamed job types and changed payloads.
+//! Tests of jobs that were stored under an earlier kind, or with an older or newer payload version.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,10 +16,11 @@ use crate::kit::{Started, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The versions with which the upcast of [`Resize`] was called.
+/// The versions from which [`Resize`] has upcast payloads.
 static UPCASTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// Version 1 had only a width, version 2 added the unit, and version 3 renamed `width` to `pixels`.
+/// A job type whose payload is at version 3. Version 1 had only `width`, version 2 added `unit`,
+/// and version 3 renamed `width` to `pixels`.
 #[derive(Deserialize, Serialize)]
 struct Resize {
     pixels: u32,
@@ -97,7 +98,7 @@ fn jobs_are_stored_under_the_present_name_with_the_present_version() {
     );
 }
 
-/// Declares a job type that has only names and a version.
+/// Declares a job type with this kind, these aliases and this payload version. It has no payload.
 macro_rules! named {
     ($type:ident, $kind:literal, $aliases:expr, $version:literal) => {
         #[derive(Deserialize, Serialize)]
@@ -225,11 +226,11 @@ async fn an_upcast_that_panics_is_a_failed_attempt_of_its_job() {
     let job = world.ended(panics).await;
     assert_eq!((job.state, job.attempts), (JobState::Failed, 1));
     assert_eq!(job.last_error.as_deref(), Some("panicked: thirteen"));
-    // No body ran.
+    // The upcast panicked before the body began.
     assert_eq!(world.store_history(panics).await[0].ran_for, None);
 }
 
-/// Declares one release of the same job type.
+/// Declares the job type `report` as one release of a program has it, with this payload version.
 macro_rules! release {
     ($type:ident, $version:literal) => {
         #[derive(Deserialize, Serialize)]
@@ -287,11 +288,12 @@ async fn a_newer_payload_waits_for_a_newer_node_and_is_never_failed() {
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     let newer = Started::new(builder().register::<New>().build().unwrap());
     for id in ids {
-        // The old node may claim the job first a few times.
+        // The old node may claim and snooze the job a few more times before the new node claims it.
         let job = world.ended(id).await;
         assert_eq!((job.state, job.attempts), (JobState::Succeeded, 1));
     }
-    // The old node runs this job, because `New` has no upcast from version 1.
+    // Either node may claim this job. On the new node it fails, because `New` has no upcast from
+    // version 1.
     world.ended(behind).await;
     newer.stop().await.unwrap();
     old.stop().await.unwrap();

@@ -1,4 +1,4 @@
-//! Workflows, batches and signals as nodes run them.
+//! Tests of workflows, batches and signals on running nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,7 +104,7 @@ async fn the_next_of_a_chain_does_not_wait_for_a_poll() {
     let last = last.id();
     client(&world).submit(flow).await.unwrap();
     let _node = world.start();
-    // Waiting a poll interval for each job would take ten seconds.
+    // If each of the 100 jobs waited for a poll, the chain would take ten seconds.
     timeout(SECOND, world.ended(last)).await.unwrap();
 }
 
@@ -291,12 +291,14 @@ async fn a_batch_whose_id_was_kept_is_taken_up_again() {
             .idempotency_key(&once)
     };
     client.enqueue_all(&[row(1), row(2)]).await.unwrap();
-    // After a crash, the program starts from the beginning.
+    // Simulates a crash: the program opens the batch again and enqueues the rows from the
+    // beginning.
     assert_eq!(client.open_batch(batch).await.unwrap(), Changed::Unchanged);
     let rows = [row(1), row(2), row(3)];
     client.enqueue_all(&rows).await.unwrap();
     client.close_batch(batch).await.unwrap();
-    // After another crash, the batch is closed and contains all rows.
+    // Simulates a crash after the batch was closed. Rows that it contains can be enqueued again,
+    // and a new row is rejected.
     assert_eq!(client.open_batch(batch).await.unwrap(), Changed::Unchanged);
     client.enqueue_all(&[row(1), row(3)]).await.unwrap();
     let error = client.enqueue_all(&[row(3), row(4)]).await.unwrap_err();
@@ -305,7 +307,7 @@ async fn a_batch_whose_id_was_kept_is_taken_up_again() {
     assert_eq!((stands.total, stands.closed), (3, true));
 }
 
-/// A store that has jobs but no workflows.
+/// A store without the optional parts, such as those for workflows, signals and permits.
 #[derive(Debug)]
 struct Plain(MemoryStore);
 

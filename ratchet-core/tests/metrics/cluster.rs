@@ -20,7 +20,8 @@ use crate::recorder::Metrics;
 const SECOND: Duration = Duration::from_secs(1);
 const MAINTENANCE: (&str, &str) = ("role", "maintenance");
 
-/// Returns the store as one node sees it: while `away` is set, the operations in `only` fail.
+/// Returns a handle on the store. While `away` is set, its operations in `only` fail, or all
+/// operations if `only` is empty.
 fn cut_off(store: &MemoryStore, away: &Arc<AtomicBool>, only: &'static [&str]) -> MemoryStore {
     let away = Arc::clone(away);
     store.clone().with_faults(move |operation| {
@@ -39,7 +40,7 @@ pub(crate) async fn what_a_node_loses_while_it_is_taken_for_dead(metrics: &Metri
         Arc::new(AtomicBool::new(false)),
     );
     let job = world.enqueue(talks(&world, &ends)).await;
-    // The node can do everything except send heartbeats.
+    // While `away` is set, the heartbeats of the node fail, and its other calls succeed.
     let store = cut_off(&world.store, &away, &["heartbeat"]);
     let node = Started::new(world.builder_on(store).label("slow").build().unwrap());
     world.until(job, |job| job.state == JobState::Running).await;
@@ -92,7 +93,7 @@ pub(crate) async fn what_a_node_loses_while_it_is_taken_for_dead(metrics: &Metri
     assert_eq!(metrics.sum(SETTLEMENTS_STALE, &[("pool", "default")]), 1.0);
     away.store(false, Ordering::SeqCst);
     node.stop().await.unwrap();
-    // Another node starts with the same label.
+    // A second node starts with the label of a running node, and so displaces it.
     let old = Started::new(world.builder().label("one").build().unwrap());
     sleep(SECOND).await;
     let new = Started::new(world.builder().label("one").build().unwrap());
@@ -110,7 +111,7 @@ pub(crate) async fn who_leads_and_who_stops_to(metrics: &Metrics) {
     away.store(true, Ordering::SeqCst);
     let leader = Started::new(builder.build().unwrap());
     sleep(SECOND).await;
-    // A candidate that does not lead in the role reports 0.
+    // The node is a candidate for the role but does not lead, so its gauge is 0.
     assert_eq!(metrics.values(LEADER, &[("role", "pricing")]), [0.0]);
     away.store(false, Ordering::SeqCst);
     sleep(5 * SECOND).await;
@@ -124,7 +125,8 @@ pub(crate) async fn who_leads_and_who_stops_to(metrics: &Metrics) {
     assert_eq!(metrics.sum(LEADER, &[pricing]), 1.0);
     let term = metrics.sum(LEADER_TERM, &[pricing]);
     assert!(term >= 1.0);
-    // The leader fences itself when it cannot renew, and the other node leads in the next term.
+    // A leader that cannot renew its lock stops leading, for the reason `fenced`. The other node
+    // leads in the next term.
     away.store(true, Ordering::SeqCst);
     sleep(20 * SECOND).await;
     let stepped_down = |reason| metrics.sum(STEP_DOWNS, &[pricing, ("reason", reason)]);
@@ -148,10 +150,10 @@ pub(crate) async fn writes_of_a_superseded_leader_are_refused(metrics: &Metrics)
     let builder = world.builder().maintenance_interval(SECOND / 5);
     let builder = builder.reclaim_interval(SECOND / 5);
     let node = Started::new(builder.build().unwrap());
-    // By now the leader has led long enough to count silent nodes as dead, and it has just renewed
-    // its lock.
+    // After 46 s, the leader has led long enough to mark silent nodes dead.
     sleep(46 * SECOND).await;
-    // This node is silent from now on. So there is a node to sweep soon after the lock is taken.
+    // This node sends only one heartbeat. So it is silent for long enough to be swept soon after
+    // another owner has taken the lock.
     let label = Name::new("label", "silent").unwrap();
     let silent = Heartbeat::new(NodeId::new(), label, NodeStatus::Active, SECOND);
     world.store.heartbeat(&silent).await.unwrap();
@@ -225,7 +227,7 @@ pub(crate) async fn daemons_that_fail_are_started_again(metrics: &Metrics) {
     node.stop().await.unwrap();
 }
 
-/// A transport that hangs while it sends.
+/// A coordinator that never finishes sending a wakeup.
 #[derive(Debug)]
 struct Hanging;
 
@@ -249,7 +251,8 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     let transport = InProcessCoordinator::new();
     let builder = world.builder().coordinator(transport.clone());
     let node = Started::new(builder.build().unwrap());
-    // Now it is half a second before the leader's next search for due jobs.
+    // After this sleep, the leader searches for due jobs only in half a second. So its search sends
+    // no wakeup for the job.
     sleep(10 * SECOND + SECOND / 2).await;
     let client = Ratchet::client(Arc::new(world.store.clone()));
     let client = client.with_coordinator(transport.clone());
@@ -275,7 +278,7 @@ pub(crate) async fn wakeups_are_sent_received_and_lost(metrics: &Metrics) {
     // Coordinators call this function during an outage of their transport.
     coordinator_outage();
     assert_eq!(metrics.sum(COORDINATOR_OUTAGES, &[]), 1.0);
-    // The HTTP API calls this function when it has examined the cluster.
+    // The HTTP API calls this function with the result of its check whether any node runs jobs.
     for (judged, shown) in [(true, 1.0), (false, 0.0)] {
         nothing_runs(judged);
         assert_eq!(metrics.sum(NOTHING_RUNS, &[]), shown);
@@ -310,7 +313,7 @@ pub(crate) async fn a_drain_is_clean_or_not(metrics: &Metrics) {
     }
 }
 
-/// A transport whose subscriptions fail.
+/// A coordinator that panics when a node subscribes to its wakeups.
 #[derive(Debug)]
 struct Broken;
 

@@ -1,4 +1,5 @@
-//! The operators' documents list the existing metrics.
+//! Tests that `docs/metrics.md` lists every metric, and that it and the Grafana dashboard name no
+//! unknown ones.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use ratchet_core::metrics::{CATALOG, Kind, Label, Metric, Values};
 const DOCS: &str = include_str!("../../../docs/metrics.md");
 const DASHBOARD: &str = include_str!("../../../docs/grafana/ratchet.json");
 
-/// Returns the line of a metric in the tables.
+/// Returns the row that `docs/metrics.md` must contain for this metric.
 fn row(metric: &Metric) -> String {
     let kind = match metric.kind {
         Kind::Counter => "counter",
@@ -59,7 +60,7 @@ fn metrics_in(text: &str) -> BTreeSet<&str> {
     plain.collect()
 }
 
-/// Returns the counters that the conditions of alerts name.
+/// Returns the counters that the alerts in `docs/metrics.md` use.
 pub(crate) fn counters_of_alerts() -> impl Iterator<Item = &'static Metric> {
     let rows = DOCS.lines().filter(|line| line.starts_with("| "));
     let alerts = rows.filter(|line| !line.starts_with("| `ratchet_"));
@@ -71,7 +72,7 @@ pub(crate) fn counters_of_alerts() -> impl Iterator<Item = &'static Metric> {
 #[test]
 fn what_the_documents_name_is_in_the_catalog() {
     let known: BTreeSet<&str> = CATALOG.iter().map(|metric| metric.name).collect();
-    // The names of these crates begin with the prefix of metrics.
+    // The documents also name these crates, whose names begin with the prefix of the metrics.
     let crates = BTreeSet::from(["ratchet_core", "ratchet_http"]);
     for (file, text) in [("metrics.md", DOCS), ("grafana/ratchet.json", DASHBOARD)] {
         let unknown: Vec<&str> = metrics_in(text)
@@ -125,7 +126,8 @@ fn every_line_of_the_dashboard_has_the_unit_of_what_it_shows() {
             let unit = property("unit").unwrap_or(&field["defaults"]["unit"]);
             let expression = target["expr"].as_str().unwrap();
             assert_eq!(unit, shown_in(expression), "{title} {letter}: {expression}");
-            // Lines with another unit have a separate axis.
+            // A line whose unit differs from the unit of the panel has a separate axis on the
+            // right.
             if property("unit").is_some() {
                 let axis = property("custom.axisPlacement");
                 assert_eq!(axis.unwrap(), "right", "{title} {letter}");
@@ -134,7 +136,7 @@ fn every_line_of_the_dashboard_has_the_unit_of_what_it_shows() {
     }
 }
 
-/// Returns the unit in which the dashboard shows an expression.
+/// Returns the unit that the dashboard must use for this expression.
 fn shown_in(expression: &str) -> &'static str {
     let of_histogram = expression.starts_with("histogram_quantile(");
     if expression.contains(") / ") {

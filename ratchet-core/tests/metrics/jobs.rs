@@ -17,7 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const SCRIPTED: (&str, &str) = ("kind", "scripted");
 const DEFAULT: (&str, &str) = ("pool", "default");
 
-/// A job that can be limited.
+/// A job type for tests of rate limits, which apply to the kind or to each tenant.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Mail {
     tenant: Option<String>,
@@ -106,7 +106,8 @@ pub(crate) async fn outcomes_are_counted_by_kind_and_pool(metrics: &Metrics) {
         "released",
         "cancelled",
     ];
-    // Four failed: one after two attempts, one by panicking, one by its timeout, one as unreadable.
+    // Four jobs failed: one after two attempts, one by a panic, one by its timeout, and one because
+    // its payload does not decode.
     assert_eq!(outcomes.map(settled), [1.0, 1.0, 4.0, 1.0, 0.0, 1.0]);
     let small = [SCRIPTED, ("pool", "small")];
     assert_eq!(metrics.sum(JOBS_SETTLED, &small), 1.0);
@@ -121,11 +122,11 @@ pub(crate) async fn outcomes_are_counted_by_kind_and_pool(metrics: &Metrics) {
     ran.sort_by(f64::total_cmp);
     assert_eq!((ran.len(), ran[6]), (7, 2.0));
     assert_eq!(metrics.sum(JOBS_RUNNING, &[]), 0.0);
-    // Each of nine bodies changes the gauge twice, once up and once down.
+    // Each of the nine claims changes the gauge twice, once up and once down.
     assert_eq!(metrics.values(JOBS_RUNNING, &[]).len(), 18);
     assert_eq!(metrics.sum(SETTLE_BATCH, &[]), 9.0);
     assert_eq!(metrics.sum(REPORTS, &[("outcome", "applied")]), 1.0);
-    // The last claims found no due job.
+    // Some claim calls found fewer jobs than they requested, and the last ones found none.
     assert!(metrics.sum(CLAIM_CALLS, &[DEFAULT, ("result", "partial")]) >= 1.0);
     assert!(metrics.sum(CLAIM_CALLS, &[DEFAULT, ("result", "empty")]) >= 1.0);
     let delays = metrics.values(POLL_DELAY, &[DEFAULT]);
@@ -171,7 +172,7 @@ pub(crate) async fn waiting_is_measured_from_when_a_job_was_due(metrics: &Metric
         ids.push(world.enqueue(job).await);
     }
     sleep(30 * SECOND).await;
-    // Both jobs are claimed at once, and the second waits for the only slot.
+    // Both jobs are already due, and the second one waits until the only slot is free.
     let builder = world.builder().concurrency(1).prefetch(0);
     let node = Started::new(builder.build().unwrap());
     for id in ids {
@@ -241,7 +242,7 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
     world.until(newer, |job| job.claim_seq > 1).await;
     assert!(put_off("newer_payload") >= 1.0);
     node.stop().await.unwrap();
-    // The third limiter fails.
+    // The third limit is strict, and the store call of its limiter fails, so no job may begin.
     let store = world
         .store
         .clone()

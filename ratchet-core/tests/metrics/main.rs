@@ -18,7 +18,8 @@ use ratchet_core::metrics::{CATALOG, SECONDS, SIZES};
 
 use recorder::Metrics;
 
-/// Declares a test for each scenario, and a test that runs all scenarios together.
+/// Declares a test for each scenario. Another test runs all scenarios, and checks that each metric
+/// of the catalog is emitted by at least one of them.
 macro_rules! scenarios {
     ($($module:ident::$name:ident,)*) => {
         $(

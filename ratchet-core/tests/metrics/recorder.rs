@@ -13,14 +13,15 @@ type Labels = Vec<(String, String)>;
 type AllSeries = BTreeMap<(String, Labels), (Kind, Arc<Series>)>;
 type Descriptions = BTreeMap<String, (Kind, Option<Unit>, String)>;
 
-/// Everything that one thread records.
+/// A recorder of metrics for one thread. It keeps the recorded values and the descriptions.
 #[derive(Clone, Default)]
 pub(crate) struct Metrics {
     series: Arc<Mutex<AllSeries>>,
     described: Arc<Mutex<Descriptions>>,
 }
 
-/// A time series: every recorded value, in order.
+/// The values that were recorded for one metric with one set of labels, in order. Setting a gauge
+/// removes the earlier values.
 #[derive(Default)]
 struct Series(Mutex<Vec<f64>>);
 
@@ -90,7 +91,8 @@ impl Metrics {
         matching.flat_map(|(_, (_, one))| one.all()).collect()
     }
 
-    /// Returns the metrics that recorded anything.
+    /// Returns the names of the metrics that have recorded a value. For counters, only increments
+    /// count.
     pub(crate) fn emitted(&self) -> BTreeSet<String> {
         let series = self.series.lock().unwrap();
         let told = series.iter().filter(|(_, (kind, one))| match kind {
@@ -100,8 +102,8 @@ impl Metrics {
         told.map(|((name, _), _)| name.clone()).collect()
     }
 
-    /// Checks that everything recorded matches the catalog, and that labels are within their
-    /// bounds.
+    /// Checks that every recorded metric is in the catalog with its kind, labels and description,
+    /// and that its labels have only allowed values.
     pub(crate) fn check(&self) {
         for ((name, labels), (kind, _)) in &*self.series.lock().unwrap() {
             let metric = CATALOG.iter().find(|metric| metric.name == name);

@@ -42,7 +42,7 @@ pub(crate) async fn calls_are_counted_by_operation_and_result(metrics: &Metrics)
     assert_eq!(results.map(of), [1.0, 1.0, 1.0, 1.0]);
     let took = metrics.values(STORE_CALL, &[("operation", "enqueue")]);
     assert_eq!(took, [0.0, 3.0, 10.0, 0.0]);
-    // There is one backoff for each attempt that was followed by another attempt.
+    // Two of the four calls failed and were repeated, each after one backoff.
     let waited = metrics.values(STORE_BACKOFF, &[("loop", "enqueue")]);
     assert_eq!(waited.len(), 2);
     let node = Started::new(world.builder_on(store).build().unwrap());

@@ -47,7 +47,8 @@ pub(crate) async fn recurring_definitions_fire_late_and_miss_slots(metrics: &Met
     let late = metrics.values(RECURRING_LATENESS, &[]);
     assert_eq!(late.len(), 3);
     assert!(late.iter().all(|late| *late < 0.5), "{late:?}");
-    // The first attempt took effect, so the second finds the firing already done.
+    // The next firing takes effect, but its answer is lost. So the node repeats it, and the
+    // repetition is stale.
     answer_is_lost.store(true, Ordering::SeqCst);
     sleep(10 * SECOND).await;
     assert_eq!(fired("stale"), 1.0);
@@ -95,7 +96,8 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     sleep(10 * SECOND).await;
     let due = |queue| metrics.sum(QUEUE_DUE, &[("queue", queue)]);
     let oldest = |queue| metrics.sum(QUEUE_OLDEST_DUE, &[("queue", queue)]);
-    // Both nodes use one recorder, but only one of them measures.
+    // Both nodes use one recorder, but only the leader measures the queues. So no value is counted
+    // twice.
     assert_eq!((due("mail"), due("quiet")), (3.0, 0.0));
     assert!(
         (30.0..=40.0).contains(&oldest("mail")),
@@ -107,12 +109,12 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     world.store.enqueue(&more).await.unwrap();
     sleep(16 * SECOND).await;
     assert_eq!((due("mail"), due("quiet")), (3.0, 1.0));
-    // Nodes cannot claim the jobs of a paused queue, so they do not count.
+    // Jobs of a paused queue do not count as due, because no node can claim them.
     let mail = Name::new("queue", "mail").unwrap();
     world.store.pause_queue(&mail).await.unwrap();
     sleep(16 * SECOND).await;
     assert_eq!((due("mail"), oldest("mail")), (0.0, 0.0));
-    // When one node stops, the other measures. When both have stopped, no node does.
+    // When one node stops, the other one measures. When both have stopped, the gauges are 0.
     node.stop().await.unwrap();
     sleep(60 * SECOND).await;
     assert_eq!(due("quiet"), 1.0);
@@ -120,7 +122,8 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     assert_eq!((due("quiet"), oldest("quiet")), (0.0, 0.0));
 }
 
-/// Counts the log lines about store outages of the backlog: how many began, and how many ended.
+/// Counts the log lines of the task `backlog`, which measures queues: how many of its store outages
+/// began, and how many ended.
 #[derive(Clone, Default)]
 struct Outages(Arc<[AtomicUsize; 2]>);
 
@@ -279,7 +282,7 @@ pub(crate) async fn signals_that_do_not_come(metrics: &Metrics) {
     node.stop().await.unwrap();
 }
 
-/// The store as an old node sees it, which cannot read any definition.
+/// A store that returns every claimed definition as unreadable, as to a node of an older release.
 #[derive(Debug)]
 struct Old(MemoryStore);
 

@@ -1,5 +1,5 @@
-//! Clocks that change for daylight saving time: a table of examples, and properties that always
-//! hold.
+//! Tests of cron expressions in zones whose clocks change, as for daylight saving time: a table of
+//! examples, and properties that always hold.
 
 use std::collections::BTreeMap;
 
@@ -57,8 +57,8 @@ static TABLE: &[Row] = table! {
         "2026-11-01T01:00:00-04:00" "2026-11-01T01:00:00-05:00" "2026-11-01T02:00:00-05:00";
     "30 1,13 * * *" after "2026-10-31T14:00:00-04:00" gives
         "2026-11-01T01:30:00-04:00" "2026-11-01T01:30:00-05:00" "2026-11-01T13:30:00-05:00";
-    // These expressions also count as one time of day, although they use a range or a list. An
-    // expression with a field that begins with `*` does not.
+    // The next four expressions also name one time of day, although they use a range or a list. So
+    // they have one slot a day. The fifth does not, because a field begins with `*`.
     "30 2-2 * * *" after "2026-03-07T12:00:00-05:00" gives
         "2026-03-08T03:00:00-04:00" "2026-03-09T02:30:00-04:00";
     "30 2,2 * * *" after "2026-03-07T12:00:00-05:00" gives
@@ -120,7 +120,7 @@ static TABLE: &[Row] = table! {
         "2012-01-30T12:00:00+14:00";
     "0 * * * *" after "2011-12-29T22:30:00-10:00" gives
         "2011-12-29T23:00:00-10:00" "2011-12-31T00:00:00+14:00";
-    // The search starts in the last hours before the missing day, after the slot's time of day.
+    // These searches start in the last hours before the missing day.
     "0 12 * * *" after "2011-12-29T22:00:00-10:00" gives
         "2011-12-31T12:00:00+14:00" "2012-01-01T12:00:00+14:00";
     "59 23 * * *" after "2011-12-29T23:58:59-10:00" gives
@@ -138,7 +138,7 @@ static TABLE: &[Row] = table! {
         "1993-08-22T12:00:00+12:00" "1993-08-23T12:00:00+12:00";
     "0 12 * * *" after "1993-08-20T23:30:00-12:00" gives
         "1993-08-22T12:00:00+12:00";
-    // A gap of three hours, from 02:00 +08 to 05:00 +11 on 2009-10-18.
+    // On 2009-10-18, the clock skipped three hours, from 02:00 +08 to 05:00 +11.
     in "Antarctica/Casey":
     "30 2 * * *" after "2009-10-17T12:00:00+08:00" gives
         "2009-10-18T05:00:00+11:00" "2009-10-19T02:30:00+11:00";
@@ -182,7 +182,7 @@ fn new_year(year: i32) -> DateTime<Utc> {
     day.and_hms_opt(0, 0, 0).unwrap().and_utc()
 }
 
-/// Returns every slot of a year, as the schedule gives them.
+/// Returns all slots of the schedule in this year.
 fn slots_of_year(schedule: &Schedule, year: i32) -> Vec<DateTime<Utc>> {
     let (mut at, end) = (new_year(year), new_year(year + 1));
     let mut slots = Vec::new();
@@ -212,7 +212,7 @@ proptest! {
         for slot in slots_of_year(&schedule, year) {
             let shown = local(slot, &zone);
             *days.entry(shown.date_naive()).or_default() += 1;
-            // A slot may be late by the gap at most, and is never early.
+            // A slot whose time the clock skips may be up to an hour late. No slot is early.
             let late = (shown.hour() * 60 + shown.minute()).checked_sub(hour * 60 + minute);
             prop_assert!(late.is_some_and(|late| late <= 60), "{shown}");
         }

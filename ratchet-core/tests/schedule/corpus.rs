@@ -54,8 +54,8 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 1,15 * 3", "2026-01-21T00:00:00Z"),
     ("0 0 1 * +MON", "2026-06-01T00:00:00Z"),
     ("0 0 13 * +5", "2026-02-13T00:00:00Z"),
-    // A day field that begins with `*` restricts nothing, so the other day field must match too, as
-    // in crontab(5): a Sunday among the first seven days.
+    // If a day field begins with `*`, the day must match both day fields, as in crontab(5). So the
+    // first expression means a Sunday among the first seven days of a month.
     ("1 1 1-7 * */7", "2026-02-01T01:01:00Z"),
     ("0 0 */2 * 1", "2026-01-19T00:00:00Z"),
     ("0 0 */2 * mon-wed", "2026-01-19T00:00:00Z"),
@@ -63,7 +63,7 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 1,15 * *,3", "2026-02-01T00:00:00Z"),
     ("0 0 ? * 5", "2026-01-16T00:00:00Z"),
     ("0 0 ?/2 * 5", "2026-01-23T00:00:00Z"),
-    // These fields do not begin with `*`, so a match in either suffices.
+    // None of these day fields begins with `*`, so a match in either of the two suffices.
     ("0 0 1-31/2 * 5", "2026-01-16T00:00:00Z"),
     ("0 0 31 * 0-6/7", "2026-01-18T00:00:00Z"),
     // A step without an end continues to the end of the field.
@@ -127,7 +127,7 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 12 15W * ?", "2026-01-15T12:00:00Z"),
     ("0 0 8 1W * ?", "2026-02-02T08:00:00Z"),
     ("0 0 8 LW * ?", "2026-01-30T08:00:00Z"),
-    // The first Monday, the first Tuesday and so on: the weekdays of the first seven days.
+    // `mon-fri#1` means the first Monday, the first Tuesday and so on of a month.
     ("0 0 * * mon-fri#1", "2026-02-02T00:00:00Z"),
     ("0 0 * * 1-5#2", "2026-02-09T00:00:00Z"),
     // The nearest weekday is in the same month, which must have the given day.
@@ -137,7 +137,7 @@ const CORPUS: &[(&str, &str)] = &[
     ("0 0 31W 2-7 *", "2026-03-31T00:00:00Z"),
     ("0 0 31W 5 *", "2026-05-29T00:00:00Z"),
     ("0 0 L,15W * *", "2026-01-31T00:00:00Z"),
-    // Seven fields.
+    // Seven fields: with seconds and years.
     ("0 15 10 * * ? 2027", "2027-01-01T10:15:00Z"),
     ("0 0 0 25 12 ? 2026", "2026-12-25T00:00:00Z"),
     ("30 0 0 1 1 * 2027-2030", "2027-01-01T00:00:30Z"),

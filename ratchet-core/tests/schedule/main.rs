@@ -29,7 +29,7 @@ fn slots(zone: &str, expression: &str, after: &str, count: usize) -> Vec<String>
     slots
 }
 
-/// Returns the local time of a zone.
+/// Returns the time `at` as the wall clock of the zone shows it.
 fn local(at: DateTime<Utc>, zone: &TimeZone) -> DateTime<FixedOffset> {
     let offset = zone.to_offset(Timestamp::from_second(at.timestamp()).unwrap());
     at.with_timezone(&FixedOffset::east_opt(offset.seconds()).unwrap())

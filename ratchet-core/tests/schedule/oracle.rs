@@ -1,4 +1,4 @@
-//! Compares random expressions, on a clock that never changes, with croner.
+//! Compares the slots of random cron expressions in UTC with those that the crate `croner` finds.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use croner::Cron;
@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::strategy::Union;
 use ratchet_core::Schedule;
 
-/// Returns an item of a field that croner reads in the same way: a value, a range that does not
-/// wrap around, or a range with a step.
+/// Generates an item of a field, of a form that croner reads as Ratchet does: a value, a range that
+/// does not wrap around, or a range with a step.
 fn item(first: u32, last: u32) -> impl Strategy<Value = String> {
     let range = move || (first..=last).prop_flat_map(move |low| (Just(low), low..=last));
     prop_oneof![
@@ -32,7 +32,7 @@ fn day_of_month() -> impl Strategy<Value = String> {
         (1..32_u32).prop_map(|day| format!("{day}W")).boxed(),
         item(1, 31).boxed(),
     ]);
-    // croner confuses the `W` of another item with that of `LW`.
+    // `LW` is generated only alone, because croner confuses its `W` with that of another item.
     prop_oneof![
         Just("*".to_owned()),
         Just("LW".to_owned()),
@@ -71,7 +71,8 @@ proptest! {
     ) {
         let theirs: Cron = expression.parse().unwrap();
         let mut at: DateTime<Utc> = DateTime::from_timestamp(after, 0).unwrap();
-        // If there is no match, croner tries each day until the year 5000.
+        // If Ratchet rejects an expression because it never matches, croner must not find a slot
+        // either. It searches until the year 5000.
         let Ok(ours) = Schedule::cron(&expression, "UTC") else {
             let soon = theirs.iter_after(at).next();
             prop_assert_eq!(soon, None, "{}", expression);

@@ -1,11 +1,10 @@
-//! Simulation of whole clusters: nodes on one memory store, under paused time, with random store
-//! faults, partitions, kills and restarts, from a seed.
+//! Simulations of whole clusters: nodes on one memory store, under paused time, with random store
+//! faults, partitions, kills and restarts. A seed determines all random choices of a run.
 //!
-//! Checked throughout: terminal states never change, claim numbers only grow, no node overwrites
-//! the end of another's claim, each lane has one head, and no job runs before its parents end.
-//! Checked at the end: every acknowledged enqueue is a job that ended in a state that its history
-//! explains, every claim is accounted for, no job overtook another in its lane, and the batch has
-//! counted each child once.
+//! Checked throughout: ended jobs never change, `claim_seq` and attempts never decrease, each lane
+//! has one head, and no job runs before its parents end. Checked at the end: every acknowledged job
+//! is stored, each job ended in a state that its history explains, each claim has exactly one end,
+//! no job overtook another in its lane, and the batch has counted each child once.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +45,8 @@ fn shard_4_of_random_clusters_keeps_every_promise() {
     seeds::simulate_shard(3, |seed| Simulation::new(seed).run());
 }
 
-/// The steps of a job's body, one for each attempt. The last step is repeated.
+/// A job whose body performs one of these steps in each attempt, in order. Further attempts repeat
+/// the last step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Work {
     steps: Vec<Step>,
@@ -98,7 +98,7 @@ impl Job for Work {
     }
 }
 
-/// A cluster and its history.
+/// A simulated cluster, and the jobs that the checks have seen in it.
 struct Simulation {
     seed: u64,
     random: fastrand::Rng,
@@ -226,8 +226,8 @@ impl Simulation {
             job = job.lane(["p", "q"][random.usize(0..2)]);
         } else {
             for _ in 0..random.u8(0..3) {
-                // The batch's callback, which is the first acknowledged job, is left out, because
-                // it waits for the children.
+                // The first acknowledged job is the callback of the batch. It must not be a parent,
+                // because it waits for the jobs of the batch, which may include this job.
                 let known = &self.acknowledged[1..];
                 let recent = &known[known.len().saturating_sub(10)..];
                 let Some(parent) = random.choice(recent.iter()) else {
@@ -270,7 +270,7 @@ impl Simulation {
         );
     }
 
-    /// Reads everything and compares it with the earlier state.
+    /// Reads all jobs, and compares them with what the previous check read.
     async fn check_step(&mut self) {
         let page = PageRequest::first(10_000);
         let filter = ratchet_core::model::JobFilter::all();
@@ -401,7 +401,8 @@ fn check_history(job: &JobRecord, history: &[Attempt]) {
     assert!(job.attempts <= job.spec.retry.max_attempts(), "{job:?}");
 }
 
-/// Returns the store as one participant sees it: with random faults, and sometimes unreachable.
+/// Returns the store as one node or client sees it. While `chaos` is set, random calls fail or are
+/// delayed, and all calls fail while `partitioned` is set.
 fn faulty(
     store: &MemoryStore,
     chaos: &Arc<AtomicBool>,
@@ -441,7 +442,7 @@ async fn play_node(store: MemoryStore, chaos: Arc<AtomicBool>, seed: u64) {
         let death = random.u8(0..3);
         let calm = async {
             sleep(life).await;
-            // After the chaos, nodes run until the end.
+            // Once the faults have ended, nodes run until the end of the simulation.
             while !chaos.load(Ordering::SeqCst) {
                 sleep(Duration::from_secs(60)).await;
             }
@@ -449,7 +450,7 @@ async fn play_node(store: MemoryStore, chaos: Arc<AtomicBool>, seed: u64) {
         match death {
             // The node stops gracefully.
             0 => drop(node.run_until(calm).await),
-            // The node ends as by SIGKILL.
+            // The node ends at once, as if it were killed by SIGKILL.
             1 => tokio::select! {
                 biased;
                 () = calm => {}

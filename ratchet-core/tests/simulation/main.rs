@@ -1,4 +1,5 @@
-//! Simulation of whole clusters on one memory store, under paused time, from a seed.
+//! Simulations of whole clusters on one memory store, under paused time. A seed determines all
+//! random choices of a run.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clusters;

@@ -1,5 +1,6 @@
-//! Clusters whose store repeatedly returns to an earlier state, as in a failover to a lagging
-//! replica or in a restore, and whose clock steps forward. Calls fail and hang; no node dies.
+//! Simulations of clusters whose store repeatedly returns to an earlier state, as in a failover to
+//! a lagging replica or in a restore. The clock of the store also steps forward, and calls fail and
+//! hang. No node dies.
 //!
 //! Checked throughout: no node runs two bodies of one job at once, no node is counted as dead, no
 //! crash is counted, and no term has two leaders. Checked once the faults have ended: every claim
@@ -28,8 +29,8 @@ use crate::seeds;
 const SECOND: Duration = Duration::from_secs(1);
 /// The default heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long after the last fault a claim may be without a holder: two of the longest heartbeat
-/// intervals, the second one for jobs that wait for a slot.
+/// How long after the last fault a stored claim may exist without a running body. It is much longer
+/// than a heartbeat interval, because a claimed job may also wait for a slot.
 const HOLDER_BOUND: Duration = Duration::from_secs(60);
 /// How long after the last fault a job may take to end.
 const END_BOUND: Duration = Duration::from_secs(900);
@@ -54,7 +55,7 @@ fn shard_4_of_clusters_that_are_set_back_keeps_every_promise() {
     seeds::simulate_shard(3, |seed| Simulation::new(seed).run());
 }
 
-/// A claim as stored when its body began: its number, its node, and the time of the claim.
+/// A claim as it was stored when its body began: `claim_seq`, node, and time of the claim.
 type Held = (u64, Option<NodeId>, Option<Timestamp>);
 
 /// A record of the bodies on all nodes.
@@ -62,20 +63,20 @@ type Held = (u64, Option<NodeId>, Option<Timestamp>);
 struct Log {
     /// How many bodies of a job run on each machine.
     running: BTreeMap<(usize, JobId), usize>,
-    /// The claim under which each body began.
+    /// The claim under which each body began, by the random number that the body returns.
     began: HashMap<u64, Held>,
     /// The jobs of which a node ran two bodies at once.
     doubles: Vec<JobId>,
 }
 
-/// The machine on which a body runs.
+/// The node on which a body runs, with the log and the store that its bodies use.
 struct Machine {
     number: usize,
     log: Arc<Mutex<Log>>,
     store: MemoryStore,
 }
 
-/// A running body; dropping it ends the body.
+/// Counts as one running body in the log until it is dropped.
 struct Running<'a> {
     machine: &'a Machine,
     job: JobId,
@@ -101,7 +102,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A job whose result identifies the body, and so the claim under which it ran.
+/// A job whose body returns a random number. The number identifies the body, and so the claim under
+/// which it ran.
 #[derive(Serialize, Deserialize)]
 struct Work {
     millis: u64,
@@ -260,7 +262,8 @@ impl Simulation {
         self.store.list(&filter, &page).await.unwrap().jobs
     }
 
-    /// Checks what must always hold.
+    /// Checks what must hold at any time: no second body, no crash, no dead node, one leader per
+    /// term.
     async fn look(&mut self) {
         let doubles = self.log.lock().unwrap().doubles.clone();
         assert!(
@@ -307,7 +310,7 @@ impl Simulation {
         panic!("expected every job to end; still open: {stuck:#?}");
     }
 
-    /// Checks that every claim has a body, unless the claim was only just made.
+    /// Checks that every running job has a running body, unless it was claimed less than 20 s ago.
     fn check_holders(&self, jobs: &[JobRecord]) {
         let log = self.log.lock().unwrap();
         let now = self.clock.now();
@@ -322,7 +325,7 @@ impl Simulation {
         }
     }
 
-    /// Checks that each result is of a body that began under the claim that it ended.
+    /// Checks that each job succeeded, and that its result is from the body of its last claim.
     async fn check_results(&self, jobs: &[JobRecord]) {
         for job in jobs {
             assert_eq!(job.state, JobState::Succeeded, "{job:?}");
@@ -341,7 +344,8 @@ impl Simulation {
     }
 }
 
-/// Returns the store as one node sees it: calls fail before and after their commit, and hang.
+/// Returns the store as one node sees it. While `chaos` is set, random calls fail before or after
+/// their commit, or hang.
 fn faulty(store: &MemoryStore, chaos: &Arc<AtomicBool>, seed: u64) -> MemoryStore {
     let random = Mutex::new(fastrand::Rng::with_seed(seed));
     let chaos = Arc::clone(chaos);
@@ -356,8 +360,8 @@ fn faulty(store: &MemoryStore, chaos: &Arc<AtomicBool>, seed: u64) -> MemoryStor
             0..20 => Fault::ErrorBeforeCommit,
             20..40 => Fault::ErrorAfterCommit,
             // These calls may fail, but do not hang. If the heartbeats of a node hang, the node may
-            // be counted as dead. If a pass hangs, it may use a state from before the last
-            // heartbeat of a node, and count this node as dead.
+            // be marked dead. If a call of a reclaim pass hangs, the pass may use an outdated state
+            // of a node, and mark this node dead.
             _ if ["heartbeat", "sweep_nodes", "reclaim"].contains(&operation) => Fault::None,
             40..80 => Fault::Delay(Duration::from_millis(random.u64(0..2_000))),
             80..90 => Fault::Delay(hang),

@@ -13,7 +13,8 @@ const SHARDS: u64 = 4;
 /// The message of a planned panic, which the panic hook does not print.
 pub(crate) const PLANNED: &str = "planned panic";
 
-/// Simulates every fourth seed, starting at `shard`.
+/// Runs the simulation for the seeds that belong to this shard, which are every fourth seed. Panics
+/// if any of them fails.
 pub(crate) fn simulate_shard<F>(shard: u64, simulation: impl Fn(u64) -> F)
 where
     F: Future<Output = ()>,
@@ -50,7 +51,8 @@ where
     );
 }
 
-/// Returns the kind of a failure: its message without the names and numbers of the seed.
+/// Returns the kind of a failure: the beginning of its message, without the values that differ from
+/// seed to seed.
 fn kind(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

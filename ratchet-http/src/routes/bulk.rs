@@ -25,7 +25,8 @@ use crate::view::{BulkDone, JobAction, State as JobStateView};
 const LIMIT: u64 = 10_000;
 /// The highest number that a request may set as the maximum number of jobs it acts on.
 const MOST: u64 = 1_000_000;
-/// The time after which a request begins no further pass. The pass in progress is still finished.
+/// The time after which a request begins no further pass. A pass acts on one part of the jobs, in
+/// one transaction. The pass in progress is still finished.
 const TIME: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Vec<Route> {
@@ -50,17 +51,17 @@ struct BulkRequest {
     /// The ids of the jobs, at most as many as a page may have.
     #[schemars(with = "Option<Vec<Id>>")]
     ids: Option<Vec<String>>,
-    /// A filter: the action applies to the jobs that match all of its fields and whose state allows
-    /// the action, oldest first.
+    /// A filter: the action applies to the jobs that match all fields of the filter and whose state
+    /// allows the action. The action begins with the oldest job.
     filter: Option<Filter>,
-    /// Confirms that the action applies to every job. Required if the filter is missing or matches
-    /// every job.
+    /// Confirms that the action applies to every job. Required if the request has no `ids`, and the
+    /// filter is missing or matches every job.
     #[serde(default)]
     all: bool,
-    /// The maximum number of jobs to act on, for a request with a filter; 10,000 by default.
+    /// The maximum number of jobs to act on, for a request without `ids`; 10,000 by default.
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<u64>,
-    /// For a request with a filter, the job after which to continue: the value of `next` in the
+    /// For a request without `ids`, the job after which to continue: the value of `next` in the
     /// last response.
     #[schemars(with = "Option<Id>")]
     after: Option<String>,
@@ -221,7 +222,7 @@ async fn named(api: &Api, ids: Vec<JobId>, action: JobAction) -> Result<BulkDone
 /// Runs passes of a bulk action until the action is complete or the time limit of the request is
 /// reached.
 pub(super) async fn run(api: &Api, mut bulk: Bulk) -> Result<BulkDone, Problem> {
-    // The pass that is in progress when the time is over must end before the request times out.
+    // The last pass may still run when `time` is over, and must end before the request times out.
     let time = TIME.min(api.limits().request_timeout / 3);
     match bulk.run_for(time).await {
         Ok(counts) => Ok(BulkDone {

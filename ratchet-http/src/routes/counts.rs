@@ -112,7 +112,8 @@ async fn count(
         filter.states = filter.wanted_states();
         let takes = |state: &JobState| state.respond(action.into()) != Response::Refuse;
         filter.states.retain(takes);
-        // An empty list would match every state.
+        // None of the requested states allows the action. A filter with an empty list would match
+        // every state instead of none.
         if filter.states.is_empty() {
             return Ok(Json(Matching::exactly(0)));
         }

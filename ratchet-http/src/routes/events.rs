@@ -87,7 +87,7 @@ impl Line {
 }
 
 /// Forwards events until the client disconnects, the client stops reading, or the API closes. Then
-/// drops the seat so that another client can listen, even if the connection stays open.
+/// drops `seat`, so that another client can listen even if the connection stays open.
 async fn forward(mut listener: Listener, seat: Seat, line: Line, closing: CancellationToken) {
     let first = listener.last.take();
     let greeting = [Some(Bytes::from_static(GREETING)), first];

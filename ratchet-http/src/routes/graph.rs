@@ -117,7 +117,8 @@ impl Walk {
                     }
                 }
                 // No more jobs fit, so children are not read. The links between the jobs that were
-                // found are complete, because each is also found as a link to a parent.
+                // found are complete nevertheless: each link is also found among the parents of its
+                // child.
                 if self.truncated && self.found.len() == self.limit {
                     continue;
                 }

@@ -38,8 +38,8 @@ pub(crate) fn optional_name(
     Ok(text.map(|text| Name::new(field, text)).transpose()?)
 }
 
-/// Returns the size of a page of items from memory, or an error if the requested size is 0 or
-/// exceeds the API's limit.
+/// Returns the size of a page of items that were read in the background; by default the API's
+/// limit. Fails if the requested size is 0 or exceeds the limit.
 pub(crate) fn page_from_memory(api: &Api, asked: Option<usize>) -> Result<usize, Problem> {
     page(api, Some(asked.unwrap_or(api.limits().page)))
 }
@@ -97,7 +97,7 @@ pub(crate) struct Before {
     pub(crate) limit: Option<usize>,
 }
 
-/// The parameters of a page of items that are identified by ids and come from memory.
+/// The parameters of a page of items that are identified by ids and were read in the background.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfterId {
@@ -109,7 +109,7 @@ pub(crate) struct AfterId {
     pub(crate) limit: Option<usize>,
 }
 
-/// The parameters of a page of items that are identified by names and come from memory.
+/// The parameters of a page of items that are identified by names and were read in the background.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AfterNameInMemory {

@@ -215,8 +215,8 @@ fn acted_view(outcome: ActionOutcome, action: JobAction) -> Result<Acted, Proble
                 format!("the action {word} does not apply to a {state} job"),
             ))
         }
-        // Only a retry reserves the unique key again, and only dead letters, which are `Failed`,
-        // can be retried.
+        // Only a retry reserves the unique key again, and only dead letters can be retried. So the
+        // state of this job is `Failed`.
         ActionOutcome::KeyTaken(holder) => Err(Problem::conflict(
             JobState::Failed,
             format!("the unfinished job {holder} has the unique key of this job"),

@@ -48,7 +48,7 @@ fn all() -> Vec<Route> {
     topics.into_iter().flatten().collect()
 }
 
-/// Returns the router of all routes. It accepts only requests for these hosts.
+/// Returns the router of all routes. It accepts only requests for one of `hosts`.
 ///
 /// The probes accept any host, because load balancers send an IP address as the `Host` header, or
 /// send no `Host` header.

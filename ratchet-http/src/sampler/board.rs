@@ -18,8 +18,8 @@ use super::queues::{Counted, Queues};
 use super::series::{Ring, STEP};
 use crate::view::{self, At, ChangedNodes, Counts, Overview, Point, Rates};
 
-/// The time for which jobs must be stranded before `/ready` fails. During a rolling deploy, jobs
-/// may be stranded for a shorter time.
+/// The time for which jobs must be stranded before `/ready` fails. A job is stranded if it is due
+/// and no live node can run it. During a rolling deploy, jobs may be stranded for a shorter time.
 const STRANDED_FOR: Duration = Duration::from_secs(30);
 
 /// The number of reads in a row that must fail before the database counts as unreachable. A single
@@ -46,7 +46,8 @@ pub(crate) struct Cluster {
     pub(crate) read_at: Instant,
 }
 
-/// The due routes that one read found.
+/// The due routes that one read found. A route is a queue, a kind, a capability and a permit; it is
+/// due if one of its jobs is due.
 #[derive(Clone, Debug)]
 struct Due {
     routes: Vec<DueRoute>,
@@ -58,7 +59,7 @@ struct Due {
 pub(crate) struct Fitness {
     /// Whether the database is reachable.
     pub(crate) database: bool,
-    /// Whether jobs have been stranded for longer than [`STRANDED_FOR`].
+    /// Whether jobs have been stranded for at least [`STRANDED_FOR`].
     pub(crate) stranded: bool,
     /// Whether jobs are due while no node is live.
     pub(crate) nothing_runs: bool,
@@ -103,7 +104,7 @@ impl Board {
         self.failures = 0;
         self.meter.read(cluster.live());
         self.dead.heard(&cluster.nodes);
-        // While the due routes are not known, keep the last value until a node is live.
+        // While the due routes are not known, `nothing_runs` keeps its value until a node is live.
         let needed = match self.due {
             Some(_) => self.is_anything_due(),
             None => self.nothing_runs,
@@ -194,15 +195,15 @@ impl Board {
     }
 
     /// Returns whether [`fitness`](Self::fitness) is known. It is known if the nodes were read
-    /// recently and the due routes were read or could not be read. It is also known if
-    /// [`AWAY_AFTER`] reads of the nodes failed in a row.
+    /// recently and a read of the due routes has succeeded or failed. It is also known if the last
+    /// [`AWAY_AFTER`] reads of the nodes failed.
     pub(super) fn is_fitness_known(&self) -> bool {
         let read = self.cluster.as_ref();
         let is_recent = read.is_some_and(|cluster| cluster.age() <= TRUSTED);
         (is_recent && self.is_due_read()) || self.failures >= AWAY_AFTER
     }
 
-    /// Returns whether the due routes were read, or the last read of them failed.
+    /// Returns true if the due routes are known, or if the last read of the due routes failed.
     pub(super) const fn is_due_read(&self) -> bool {
         self.due.is_some() || self.due_failures > 0
     }
@@ -309,7 +310,7 @@ impl Cluster {
         time::monotonic().saturating_duration_since(self.read_at)
     }
 
-    /// Returns the estimated time of the database's clock.
+    /// Returns the current time of the database's clock, estimated from the time of the read.
     pub(crate) fn now(&self) -> Timestamp {
         time::add(self.at, self.age())
     }

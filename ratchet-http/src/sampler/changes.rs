@@ -49,7 +49,7 @@ impl From<&JobRecord> for Told {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) jobs: Vec<JobRecord>,
-    /// The minimum number of changed jobs that are missing in `jobs`.
+    /// How many changed jobs are missing in `jobs`. The actual number may be higher.
     pub(super) dropped: usize,
 }
 

@@ -13,7 +13,8 @@ use crate::view::{At, DeadLetters, Job, State};
 /// Number of the newest dead letters that a read returns.
 pub(super) const READ: usize = 200;
 
-/// The maximum number of groups of equal dead letters that are kept.
+/// The maximum number of groups that are kept. The dead letters of a group have the same kind,
+/// queue and error.
 const KEPT: usize = 8;
 
 /// The time after which the dead letters are read again even if no change is known. Another program
@@ -37,7 +38,7 @@ pub(super) struct Failures {
 struct Kept {
     /// The ids of all dead letters that were read, and when each ended.
     ids: BTreeMap<String, Option<At>>,
-    /// The groups of equal dead letters that clients get.
+    /// The groups that clients get: dead letters with the same kind, queue and error.
     jobs: Vec<DeadLetters>,
     at: Timestamp,
     read_at: Instant,
@@ -123,8 +124,8 @@ impl Failures {
     }
 }
 
-/// Groups equal dead letters. Returns the [`KEPT`] groups that contain the newest jobs. The jobs
-/// must be sorted newest first.
+/// Groups dead letters that have the same kind, queue and error. Returns the [`KEPT`] groups that
+/// contain the newest jobs. The jobs must be sorted newest first.
 fn grouped(jobs: impl Iterator<Item = Job>) -> Vec<DeadLetters> {
     let mut groups: Vec<DeadLetters> = Vec::new();
     for job in jobs {

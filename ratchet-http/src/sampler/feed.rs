@@ -65,7 +65,8 @@ impl Feed {
             _ => drop(listeners.remove(&client)),
         }
         if listeners.is_empty() {
-            // The last tick would be out of date when the next listener arrives.
+            // Without listeners, no ticks are sent. So the last tick would be out of date when the
+            // next listener arrives.
             *self.last() = None;
         }
     }

@@ -439,7 +439,7 @@ impl Shared {
         self.wait(Duration::MAX, known).await;
     }
 
-    /// Waits until a client needs reads of this pace.
+    /// Waits until a client needs the reads that have this pace.
     async fn is_needed(&self, pace: Pace) {
         loop {
             let looks = self.looks.notified();

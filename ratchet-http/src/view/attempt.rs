@@ -78,7 +78,7 @@ pub enum Outcome {
     Cancelled,
     /// The node lost the claim, for example because the node died.
     Lost,
-    /// The claim was released because the node never received the store's response.
+    /// The claim was released because the node never received the response to its claim.
     Undelivered,
     /// An outcome that this version does not know.
     Other,

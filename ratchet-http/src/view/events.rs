@@ -8,7 +8,7 @@ use super::{At, Counts, DeadLetters, Job, Overview, Rates, StrandedRoute};
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Tick {
-    /// The time by the database's clock.
+    /// The time of the event, by the database's clock.
     pub at: At,
     /// When the nodes were read, as in [`Overview::read_at`].
     pub read_at: At,
@@ -67,7 +67,7 @@ impl Tick {
 pub struct ChangedJobs {
     /// The new and changed jobs in their current state; at most 1,000 jobs.
     pub jobs: Vec<Job>,
-    /// The minimum number of changed jobs that this event does not contain.
+    /// How many changed jobs this event does not contain. The actual number may be higher.
     pub dropped: usize,
 }
 
@@ -77,7 +77,7 @@ pub struct ChangedJobs {
 pub struct Failures {
     /// When the dead letters were read, by the database's clock.
     pub at: At,
-    /// The newest groups of equal dead letters, as in [`Overview::failures`].
+    /// The newest dead letters, grouped as in [`Overview::failures`].
     pub jobs: Vec<DeadLetters>,
 }
 

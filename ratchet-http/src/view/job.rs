@@ -80,12 +80,13 @@ pub struct Progress {
     pub message: String,
 }
 
-/// Recurring definition that created a job, and the slot of the job.
+/// Recurring definition that created a job, and the job's slot, which is a time of the schedule.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Origin {
     /// Name of the recurring definition.
     pub name: String,
-    /// Slot for which the definition created the job. Null if the job was triggered by hand.
+    /// Slot of the job: the time of the schedule for which the definition created the job. Null if
+    /// the job was triggered by hand.
     pub slot_at: Option<At>,
 }
 

@@ -118,7 +118,7 @@ async fn concurrent_actions(store: SharedStore) {
         let job = world.enqueue(NewJob::new("other", &1).delay(HOUR)).await;
         let mixed: Vec<&str> = ["pause", "resume", "cancel", "delete"].repeat(8);
         let counts = at_once(&world, job, &mixed).await;
-        // Pauses and resumes alternate until the one cancellation.
+        // Successful pauses and resumes alternate until one request cancels the job.
         let (paused, resumed) = (
             of(&counts, "pause 200 became"),
             of(&counts, "resume 200 became"),

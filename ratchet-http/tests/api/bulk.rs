@@ -140,7 +140,8 @@ async fn what_makes_no_sense_is_refused_by_name() {
         .invalid("ids");
 }
 
-/// The first pass takes longer than the time of one request, so the request ends after this pass.
+/// The first pass takes longer than the time limit of a request, so the request ends after this
+/// pass.
 #[tokio::test(start_paused = true)]
 async fn a_request_ends_when_its_time_is_over_and_says_so() {
     let store = MemoryStore::new().with_faults(|operation| match operation {

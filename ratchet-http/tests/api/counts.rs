@@ -76,7 +76,7 @@ async fn states_are_counted_for_a_request_or_in_the_background() {
     assert_eq!(counts["counts"]["pending"], exactly(2));
     assert_eq!(counts["counts"]["paused"], exactly(1));
     assert_eq!(counts["counts"]["failed"], exactly(0));
-    // The background count starts only after a client has read.
+    // Jobs are counted in the background only after a request of a client, so wait for the count.
     for uri in [
         "/api/jobs/counts",
         "/api/jobs/counts?queue=q",

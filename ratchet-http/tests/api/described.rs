@@ -24,7 +24,8 @@ pub(crate) struct Described {
 pub(crate) fn described() -> &'static Described {
     static DESCRIBED: OnceLock<Described> = OnceLock::new();
     DESCRIBED.get_or_init(|| {
-        // A separate thread, because this starts a runtime and the test already runs in one.
+        // Use a separate thread, because this code starts a runtime and the test already runs in
+        // another one.
         let read = std::thread::spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -208,7 +208,8 @@ async fn every_operation_is_seen_to_answer_as_described() {
             && world.state(things.jobs[3]).await == JobState::Running
     })
     .await;
-    // Until the node is read, jobs are due while no node is live, so the server is not ready.
+    // Until the API has read the node, it knows of due jobs but of no live node, so it is not
+    // ready.
     kit::until("the node was read", || async {
         world.get("/cluster/nodes").await.ok()["nodes"][0]["live"] == true
     })
@@ -306,7 +307,8 @@ async fn every_operation_is_seen_to_answer_as_described() {
     let all = json!({"action": "cancel", "filter": {"queue": "nobody/polls this"}});
     world.post_json("/api/jobs/bulk", &all).await.ok();
     seen.insert((Method::POST, "/api/jobs/bulk"));
-    // The first two return 200 only on a leader, the last one only with a recorder of metrics.
+    // The first two paths return 200 only on a leader, and the last path only if the API has a
+    // recorder of metrics.
     let elsewhere = ["/leader", "/leader/{role}", "/metrics"];
     let missed: Vec<_> = (described().operations().into_iter())
         .map(|(method, path, _)| (method, path))

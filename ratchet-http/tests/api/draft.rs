@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::described::described;
 use crate::kit::{HOSTILE, Things};
 
-/// A request, before the ids of the store are known.
+/// A random request. It selects jobs by [`Index`], because the ids in the store are not known yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     method: String,

@@ -94,7 +94,7 @@ pub(crate) async fn text_is_text(stage: &mut Stage) -> Result<()> {
         }
         unhurt(stage, &place).await?;
     }
-    // Texts in the URL of a link.
+    // A link whose URL contains a hostile tag shows the jobs with this tag.
     stage.visit("#/jobs").await?;
     stage
         .page

@@ -90,7 +90,7 @@ pub(crate) async fn rows_change(stage: &mut Stage) -> Result<()> {
     stage.until_state(later, JobState::Succeeded).await
 }
 
-/// How long a flood lasts.
+/// The time for which a test sends a flood of events, in seconds.
 const SECONDS: u64 = 5;
 
 /// Measures the longest time between two frames in the page, and the longest delay of a key event.

@@ -16,7 +16,7 @@ fn later(kind: &str, number: usize) -> NewJob {
 
 const ASK: &str = "document.querySelector('dialog[open] h2')?.textContent";
 
-/// Chooses all matching jobs and presses an action.
+/// Selects all matching jobs and presses the button of an action.
 async fn press(stage: &Stage, action: &str) -> Result<()> {
     let page = &stage.page;
     page.until("document.querySelectorAll('main tbody tr').length === 50")
@@ -174,7 +174,8 @@ pub(crate) async fn names(stage: &mut Stage) -> Result<()> {
         )
     };
     stage.client.pause_queue("held").await?;
-    // Nodes and queues are read in the background; each focus of the field reads them again.
+    // The server reads nodes and queues in the background, so a name may appear late. Each time
+    // that the field gets the focus, the page requests the names again.
     for (field, name) in [("kind", "echo"), ("queue", "quiet"), ("queue", "held")] {
         page.until(&format!(
             "(document.activeElement.blur(), document.querySelector('input[name={field}]').focus(), {})",
@@ -223,13 +224,13 @@ pub(crate) async fn fan_out(stage: &mut Stage) -> Result<()> {
     page.until("document.querySelectorAll('.graph .edge').length === 6")
         .await?;
     page.until(SEEN).await?;
-    // A click shows the nodes one by one, and the job stays in view.
+    // A click on a group shows each of its jobs separately, and the job of the page stays in view.
     page.click(".graph .heap").await?;
     page.until(&boxes(52)).await?;
     page.until(SEEN).await?;
     page.click("[data-action=fold]").await?;
     page.until(&boxes(6)).await?;
-    // Pressing Enter on the group does the same.
+    // Pressing Enter on a group also shows each of its jobs separately.
     page.eval("document.querySelector('.graph .heap').focus()")
         .await?;
     page.key("Enter").await?;

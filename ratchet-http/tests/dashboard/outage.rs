@@ -120,7 +120,7 @@ pub(crate) async fn lost_nodes(stage: &mut Stage) -> Result<()> {
     .await
 }
 
-/// Makes requests fail whose URL contains this text, as when the store fails.
+/// Lets all requests fail whose URL contains the text `what`, as if the store had failed.
 async fn fail(page: &Page, what: &str) -> Result<()> {
     page.eval(&format!(
         "window.real ??= window.fetch; window.fetch = (url, options) => String(url).includes('{what}')

@@ -14,7 +14,8 @@ use super::MapEngine;
 
 /// Runs the suite on engines that the function `engine` creates.
 pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode {
-    // The maps are in this process only, and a map has no diagnostics.
+    // A map exists only in this process, so it cannot be restarted or shared with other processes.
+    // It also has no diagnostics.
     let lacks = [Power::Restart, Power::Processes, Power::Diagnostics];
     let mut powers = Power::STORE.to_vec();
     powers.retain(|power| !lacks.contains(power));

@@ -15,9 +15,8 @@ use tokio::sync::OwnedMutexGuard;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An engine whose transactions read a snapshot. Either it allows one writer at a time, or it is
-/// optimistic. A commit of an optimistic engine fails if another transaction was committed after
-/// the snapshot.
+/// An engine whose transactions read a snapshot. Either the engine allows one writer at a time, or
+/// it is optimistic: a commit then fails if another transaction was committed after the snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct MapEngine {
     committed: Arc<Mutex<Committed>>,
@@ -95,7 +94,8 @@ impl Engine for MapEngine {
             now: self.clock.now_millis(),
             _writer: writer,
         };
-        // Other transactions may now commit after the snapshot of this one, as on a real engine.
+        // Lets other tasks run, so that their transactions may commit after this one has taken its
+        // snapshot. This happens on a real engine too.
         tokio::task::yield_now().await;
         Ok(transaction)
     }

@@ -11,13 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::worker::Notes;
 
-/// The kinds. They share one payload, so that a body runs even with the payload of another kind.
+/// The kinds of the jobs. All have the same payload type, so that a body runs even with the payload
+/// of another kind.
 pub(crate) const KINDS: [&str; 3] = ["plain", "laned", "permitted"];
-/// The resource of the permitted jobs.
+/// The resource of which a job of the kind `permitted` needs a permit.
 pub(crate) const RESOURCE: &str = "duties";
 
 const SHORT: Duration = Duration::from_millis(50);
-/// Longer than a node takes to store a report.
+/// How long the body of a long job takes: longer than a node takes to store a progress report.
 const LONG: Duration = Duration::from_millis(800);
 
 /// The payload: how the producer enqueued the job.
@@ -51,7 +52,8 @@ impl Duty {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Body {
     pub(crate) worker: String,
-    /// Milliseconds since 1970. Workers and servers share the clock of this machine.
+    /// The time at which the body began, in milliseconds since 1970. Workers and servers share the
+    /// clock of this machine.
     pub(crate) began: i64,
 }
 
@@ -66,7 +68,7 @@ pub(crate) struct Begun {
     pub(crate) wrong: bool,
 }
 
-/// A duty of one of the [`KINDS`].
+/// The job of the kind `KINDS[KIND]`, with a duty as its payload.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct As<const KIND: usize>(Duty);

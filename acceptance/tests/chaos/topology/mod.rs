@@ -113,7 +113,7 @@ fn trial(case: &'static str, fault: Fault) -> Trial {
     }
 }
 
-/// Returns the URL of the replica set of three, if the tests may stop its members.
+/// Returns the URL of the replica set of three members, if the tests may stop members.
 fn set_url() -> Option<String> {
     env::var_os("RATCHET_CHAOS_STOP")?;
     let url = env::var(Backend::MongoDb.variable()).ok()?;

@@ -76,7 +76,7 @@ impl Pair {
                     self.primary.kill();
                     self.server().promote().await;
                     let mut event = self.follow(scene).await;
-                    // A synchronous standby must have every acknowledged job.
+                    // `None`: a synchronous standby must have every acknowledged job.
                     event.present = None;
                     return event;
                 }

@@ -15,7 +15,7 @@ use crate::field::admin;
 /// The deadline of a start or a promotion.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The programs, and the directory for new servers.
+/// How to run PostgreSQL's programs, and the directory for new servers.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// The prefix of a shell line that runs one of PostgreSQL's programs.
@@ -102,7 +102,7 @@ impl Server {
         copy
     }
 
-    /// Starts a standby with this apply delay. Zero means a synchronous standby.
+    /// Starts a standby that applies each change `behind` late. Zero means a synchronous standby.
     pub(crate) async fn standby(&self, behind: Duration) -> Self {
         let standby = self.copy("-R");
         standby.start(&format!(
@@ -132,7 +132,7 @@ impl Server {
         self.wait_for_writes().await;
     }
 
-    /// Pauses the replay of a standby. Returns its position.
+    /// Pauses the replay of WAL on a standby. Returns the position that the replay has reached.
     pub(crate) async fn hold(&self) -> String {
         let mut here = self.connect().await;
         execute(&mut here, "SELECT pg_wal_replay_pause()").await;
@@ -142,8 +142,8 @@ impl Server {
         applied.fetch_one(&mut here).await.unwrap().get(0)
     }
 
-    /// Promotes a standby at this position, as if it had received no later WAL. A plain promotion
-    /// replays all WAL received, whatever the apply delay.
+    /// Promotes a standby at the position `applied`, as if it had received no later WAL. A plain
+    /// promotion would replay all WAL received, whatever the apply delay.
     pub(crate) async fn promote_as_held(&self, applied: &str) {
         let data = self.data();
         self.place
@@ -181,7 +181,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The server may not be running.
+        // The command fails if the server is not running, so its error output is dropped.
         let data = self.data();
         let stop = format!(
             "{}pg_ctl stop -s -w -m immediate -D {data} 2>/dev/null",

@@ -23,13 +23,13 @@ use crate::worker::{Backend, Order};
 /// The number of endpoints. The test's own clients use the first; each worker has one of the
 /// others.
 pub(crate) const ENDPOINTS: usize = 5;
-/// With a stale endpoint as the fault, the number of the first endpoint that stays on the old
-/// primary. A producer shares the last endpoint with a worker.
+/// The number of the first endpoint that stays on the old primary, if the fault is a stale
+/// endpoint. A producer shares the last endpoint with a worker.
 pub(crate) const STALE: usize = 3;
 /// The number of producers before the fault.
 pub(crate) const PRODUCERS: u64 = 3;
 pub(crate) const LANES: usize = 12;
-/// The number of permits of the resource of the permitted jobs.
+/// The number of permits of the resource `RESOURCE`.
 const PERMITS: u32 = 8;
 /// How often each producer enqueues. `BATCH` is the number of jobs of each kind per tick.
 const TICK: Duration = Duration::from_millis(100);
@@ -202,8 +202,8 @@ impl Scene {
         self.tasks.push(tokio::spawn(produces));
     }
 
-    /// Makes the producers use new queues. Returns once jobs of these queues are stored and the
-    /// pausing producer pauses. Also enqueues a burst of jobs, so that the nodes are claiming many
+    /// Makes the producers use new queues, and waits until jobs of these queues are stored and the
+    /// pausing producer pauses. Then enqueues a burst of jobs, so that the nodes are claiming many
     /// jobs when the fault comes.
     pub(crate) async fn begin_late(&self) {
         self.ledger.late.store(true, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl Scene {
         self.ledger.over.store(true, Ordering::Relaxed);
     }
 
-    /// Fills the pools, so that they have idle connections.
+    /// Makes parallel calls, so that the clients' connection pools then have idle connections.
     pub(crate) async fn warm(&self) {
         for client in &self.clients {
             join_all((0..10).map(|_| client.nodes())).await;
@@ -255,7 +255,7 @@ impl Scene {
 
     pub(crate) async fn stop_producing(&mut self) {
         self.ledger.stop.store(true, Ordering::Relaxed);
-        // A running call returns by its deadline.
+        // A call that is still running returns by its deadline.
         let _ = timeout(PATIENCE, join_all(self.tasks.drain(..))).await;
     }
 

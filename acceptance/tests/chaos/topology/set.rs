@@ -26,7 +26,7 @@ pub(crate) enum Fault {
 
 /// The time under load before the fault.
 const BEFORE: Duration = Duration::from_secs(5);
-/// How long the primary is gone. An election takes 10 to 12 s.
+/// How long the primary is gone: longer than an election, which takes 10 to 12 s.
 const GONE: Duration = Duration::from_secs(20);
 /// How long replication stalls: longer than the deadline of a store call.
 const STALLED: Duration = Duration::from_secs(15);

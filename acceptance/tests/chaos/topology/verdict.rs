@@ -39,7 +39,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Returns whether the body ran under another claim.
+    /// Returns whether the body ran under another claim: on another worker, or before this claim.
     fn is_stale(&self) -> bool {
         let another = self
             .holder
@@ -75,8 +75,8 @@ pub(crate) struct Figures {
     /// The longest time in milliseconds until everything ran again. `None` means that a worker, a
     /// kind or a lane never ran again.
     runs_again: Option<u64>,
-    /// The time in milliseconds until the last of the jobs ended that were stored before the fault.
-    /// Jobs that never ended do not count.
+    /// The time in milliseconds from the fault until all jobs that were stored before the fault had
+    /// ended. Jobs that never ended do not count.
     last_end: u64,
 }
 
@@ -210,14 +210,15 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Returns the milliseconds from `since` until the last job ended that was stored before `since`.
+/// Returns the milliseconds from `since` until all jobs that were stored before `since` had ended.
+/// Ignores jobs that never ended.
 fn last_end(stored: &Stored, since: i64) -> u64 {
     let before = stored.jobs.values().filter(|row| row.created_at < since);
     let last = before.filter_map(|row| row.finished_at).max();
     last.map_or(0, |last| (last - since).max(0).cast_unsigned())
 }
 
-/// Counts the numbers that repeat an earlier number.
+/// Returns how many of the numbers repeat an earlier one.
 fn equals(numbers: &[u64]) -> usize {
     let different: BTreeSet<_> = numbers.iter().collect();
     numbers.len() - different.len()

@@ -6,9 +6,9 @@
 //! arrive. So it reads less often whether jobs are due, which node leads, and whether a recurring
 //! definition has changed.
 //!
-//! A node that reads less often depends on wakeups. After a wakeup for all nodes without a sender, it no longer
-//! trusts earlier beacons, because a transport sends such a wakeup when it may have lost others. A
-//! leader that resigns sends a last beacon that says so.
+//! A node that reads less often depends on wakeups. After a wakeup for all nodes without a sender,
+//! the node no longer trusts earlier beacons, because a transport sends such a wakeup when it may
+//! have lost others. A leader that resigns sends a last beacon that says so.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A small application under test.
+//! A small application with three job types, which the tests of the testing kit use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,11 +11,11 @@ use ratchet_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How many times each kind of body ran.
+/// Counts how often the body of [`Resize`] ran.
 #[derive(Default)]
 pub(crate) struct Runs(AtomicU32);
 
-/// A job that resizes a picture, and then sends a mail.
+/// A job that returns a width, as if it had resized a picture, and that enqueues a [`Mail`].
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Resize {
     pub(crate) path: String,
@@ -48,7 +48,7 @@ impl Job for Resize {
     }
 }
 
-/// A job that fails twice.
+/// A job whose first two attempts fail.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct Mail(pub(crate) String);
 

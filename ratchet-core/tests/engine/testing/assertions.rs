@@ -1,4 +1,4 @@
-//! What the assertions accept, and their failure messages.
+//! Tests of `assert_enqueued` and `refute_enqueued`: which jobs match, and the failure messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn patterns_guards_and_conditions_select_jobs() {
     let found = assert_enqueued!(client, Resize { width, .. } if *width == wanted);
     assert_eq!(found[0].spec.route.queue, "images");
 
-    // This job was stored under an earlier name and with an earlier payload.
+    // This job is stored under an alias of its kind, and with an older payload version.
     let old = assert_enqueued!(client, Resize { path, width: 640 } if path == "old.png");
     assert_eq!(old[0].spec.route.kind, "scale");
 
@@ -86,7 +86,7 @@ async fn more_jobs_than_one_page_are_looked_through() {
     assert_enqueued!(client, Resize, count = 1_200);
 }
 
-/// Returns the message of a failing assertion.
+/// Returns the panic message of a future in which an assertion fails.
 async fn said(fails: impl Future<Output = ()> + Send + 'static) -> String {
     let panic = tokio::spawn(fails).await.unwrap_err().into_panic();
     *panic.downcast::<String>().unwrap()

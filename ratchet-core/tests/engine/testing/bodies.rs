@@ -1,4 +1,4 @@
-//! Bodies tested without a store.
+//! Tests of `perform` and `TestContext`, which run a body without a store.
 
 use std::sync::Arc;
 
@@ -108,13 +108,13 @@ async fn a_body_can_be_told_to_stop() {
         test.context().cancel_reason(),
         Some(CancelReason::Requested)
     );
-    // Reports for a lost claim are discarded.
+    // Once the claim is lost, its reports are discarded.
     test.cancel(CancelReason::ClaimLost);
     test.context().save_checkpoint(&1).await.unwrap();
     assert_eq!(test.saved_checkpoint::<u32>(), None);
 }
 
-/// A job type whose stored form loses the name.
+/// A job type whose field `name` is not serialized, so a stored job loses its value.
 #[derive(Serialize, Deserialize)]
 struct Forgets {
     #[serde(skip)]

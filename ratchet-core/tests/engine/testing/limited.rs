@@ -1,4 +1,4 @@
-//! Jobs that may not run immediately: rate limits and permits.
+//! Tests of `drain` and `run_job` with jobs that a rate limit or a permit delays.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -46,7 +46,8 @@ async fn a_drain_leaves_what_a_rate_limit_holds_up_and_runs_the_rest() {
     jobs.push(Free.into_job());
     node.client().enqueue_all(&jobs).await.unwrap();
     let drained = drain(&node).await.unwrap();
-    // Two jobs run within the limit, a third one is refused by it, and the last job has no limit.
+    // Two jobs run within the limit, and the job `Free` has no limit. A third job is claimed and
+    // then refused by the limiter. Its claim is released, which counts as lost.
     assert_eq!((drained.succeeded, drained.lost), (3, 1), "{drained:?}");
     assert_eq!(drained.total(), 4);
     for (job, state) in jobs.iter().zip([
@@ -78,7 +79,7 @@ async fn a_job_whose_permit_earlier_ones_take_is_named_with_it() {
         error.to_string().contains("the permit Some(\"api\")"),
         "{error}"
     );
-    // No permit is held any more, so each job can run.
+    // After the error, no job holds the permit, so each job can run.
     assert_eq!(node.client().permits().await.unwrap()[0].held, 0);
     for job in &jobs {
         let ran = run_job(&node, job.id()).await.unwrap();

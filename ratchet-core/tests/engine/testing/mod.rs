@@ -1,4 +1,4 @@
-//! The guarantees of the testing kit, on the memory store.
+//! Tests of the testing kit, `ratchet_core::testing`, on the memory store.
 
 mod app;
 mod assertions;

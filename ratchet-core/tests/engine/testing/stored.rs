@@ -1,4 +1,4 @@
-//! Stored jobs, run as a node runs them.
+//! Tests of `drain` and `run_job`, which run stored jobs as a node does.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,8 +33,8 @@ async fn a_drain_runs_what_is_due_and_counts_how_it_ended() {
     ];
     client.enqueue_all(&jobs).await.unwrap();
     let drained = drain(&node).await.unwrap();
-    // The first picture succeeds, the picture without a width fails, and the mail that the first
-    // picture enqueued is retried.
+    // The job with width 5 succeeds and enqueues a mail, whose first attempt fails and is retried.
+    // The job with width 0 fails.
     assert_eq!(
         (drained.succeeded, drained.failed, drained.retried),
         (1, 1, 1)
@@ -65,7 +65,7 @@ async fn a_drain_runs_what_is_due_and_counts_how_it_ended() {
     );
 }
 
-/// A job during which three minutes pass on the clock.
+/// A job whose body advances the clock by three minutes.
 #[derive(Serialize, Deserialize)]
 struct Slow;
 
@@ -100,7 +100,7 @@ async fn a_drain_sets_no_clock_back() {
     let every = Recurring::every(MINUTE).job(Slow.into_job());
     let recurring = node.client().recurring();
     recurring.put(every.named("slow")).await.unwrap();
-    // The last run ends after the 20 minutes.
+    // The last body begins before the 20 minutes have passed, and ends after them.
     let end = clock.now() + 20 * MINUTE;
     drain(&node).through(&clock, 20 * MINUTE).await.unwrap();
     assert!(clock.now() > end, "{}", clock.now());
@@ -200,7 +200,8 @@ async fn one_stored_job_is_run_and_its_neighbours_are_not() {
     );
     assert_eq!((ran.job.state, ran.job.attempts), (JobState::Pending, 1));
 
-    // The errors for a job that is not due yet, that is not stored, and that no node holds.
+    // The next calls fail: for a job that is not due yet, for one that is not stored, and for one
+    // whose kind this node does not run.
     let error = run_job(&node, mail).await.unwrap_err();
     assert!(
         matches!(&error, TestingError::NotRunnable { job } if job.id == mail),
@@ -220,7 +221,7 @@ async fn one_stored_job_is_run_and_its_neighbours_are_not() {
     assert!(matches!(error, TestingError::NotRunnable { .. }), "{error}");
 }
 
-/// A hook that records every call.
+/// A hook that records when jobs start and how they end.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -236,7 +237,7 @@ impl NodeHook for Heard {
     }
 }
 
-/// A job that exceeds its timeout, and panics the second time.
+/// A job whose first attempt exceeds its timeout, and whose second attempt panics.
 #[derive(Serialize, Deserialize)]
 struct Late;
 
@@ -323,7 +324,8 @@ impl Job for Report {
     }
 }
 
-/// Lets the store take a second of real time, in which its clock stands still.
+/// Checks that the clock moves to the next slot although each claim of recurring definitions takes
+/// a second, in which the store's manual clock does not advance.
 #[tokio::test(start_paused = true)]
 async fn the_clock_is_moved_to_the_next_slot_however_long_the_store_takes() {
     let (store, clock) = memory_store();
