@@ -75,11 +75,10 @@ fn setup(deadline: Duration) -> String {
     format!(
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin; \
          SET SESSION {MODES}, autocommit = 1, sql_safe_updates = 0, wait_timeout = {WAIT_TIMEOUT}, \
-         innodb_lock_wait_timeout = {wait}; \
-         SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-         /*M!100600 SET SESSION max_statement_time = {limit}, idle_transaction_timeout = {idle}, \
-         in_predicate_conversion_threshold = 0 */; \
-         /*!80000 SET SESSION max_execution_time = {millis} */; DO 0",
+         innodb_lock_wait_timeout = {wait} \
+         /*M!100600 , max_statement_time = {limit}, idle_transaction_timeout = {idle}, \
+         in_predicate_conversion_threshold = 0 */ /*!80000 , max_execution_time = {millis} */; \
+         SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         wait = seconds(deadline),
         limit = millis as f64 / 1_000.0,
     )

@@ -29,6 +29,7 @@ pub(crate) fn quoted(name: &str) -> String {
 /// The database and the prefix of a store's tables.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
+    /// Empty if the tables are in the database of the connection.
     pub(crate) database: String,
     pub(crate) prefix: String,
 }
@@ -36,8 +37,11 @@ pub(crate) struct Place {
 impl Place {
     /// Returns the quoted name of a table.
     pub(crate) fn table(&self, name: &str) -> String {
-        let table = format!("{}_{name}", self.prefix);
-        format!("{}.{}", quoted(&self.database), quoted(&table))
+        let table = quoted(&format!("{}_{name}", self.prefix));
+        match &*self.database {
+            "" => table,
+            database => format!("{}.{table}", quoted(database)),
+        }
     }
 
     /// Replaces the placeholders of names: `{schema}.jobs` by the name of the table, `{database}` by

@@ -1,1 +1,2 @@
+//! Tests.
 fn main() {}

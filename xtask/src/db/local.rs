@@ -86,7 +86,7 @@ pub(super) fn install_and_start() -> Result<Server> {
     start()
 }
 
-fn apt(args: &[&str]) -> Result<()> {
+pub(super) fn apt(args: &[&str]) -> Result<()> {
     let mut apt = process::program("apt-get");
     process::run(apt.args(args).env("DEBIAN_FRONTEND", "noninteractive"))
 }
@@ -138,7 +138,7 @@ fn user() -> Result<User> {
     Ok(User::Other(other.context("there is no user but root")?))
 }
 
-fn is_root() -> Result<bool> {
+pub(super) fn is_root() -> Result<bool> {
     Ok(output(Command::new("id").arg("-u"))? == "0")
 }
 
