@@ -34,7 +34,11 @@ pub(crate) struct Target {
 
 impl Target {
     /// `deadline` limits each statement, and `patience` the time to connect.
-    pub(crate) fn new(options: MySqlConnectOptions, deadline: Duration, patience: Duration) -> Self {
+    pub(crate) fn new(
+        options: MySqlConnectOptions,
+        deadline: Duration,
+        patience: Duration,
+    ) -> Self {
         // The driver would send settings in another round trip.
         let options = options
             .pipes_as_concat(false)

@@ -42,7 +42,10 @@ struct Frame {
 impl Frame {
     /// Returns the frame for connections of the store.
     fn own(deadline: Duration) -> Self {
-        let patient = format!("SET SESSION innodb_lock_wait_timeout = {}", seconds(deadline));
+        let patient = format!(
+            "SET SESSION innodb_lock_wait_timeout = {}",
+            seconds(deadline)
+        );
         Self {
             begin: "START TRANSACTION;".to_owned(),
             commit: "COMMIT;".to_owned(),
@@ -243,9 +246,7 @@ impl Pool {
                 let (kept, made) = keep.take(now).await?;
                 (Held::Kept(kept), made)
             }
-            Source::Theirs(pool) => {
-                (Held::Pooled(Some(pool.acquire().await.classified()?)), now)
-            }
+            Source::Theirs(pool) => (Held::Pooled(Some(pool.acquire().await.classified()?)), now),
         };
         let frame = Arc::clone(&self.frame);
         Ok(Lease::new(held, frame, made, self.generation.clone()))

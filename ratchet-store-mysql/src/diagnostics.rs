@@ -96,7 +96,8 @@ fn settings(row: &Row) -> Inner<Vec<Finding>> {
         findings.push(finding.detail(detail).remedy("SET GLOBAL sync_binlog = 1"));
     }
     if logs && format.as_deref() == Some("STATEMENT") {
-        let summary = "READ COMMITTED transactions cannot write, because binlog_format is STATEMENT";
+        let summary =
+            "READ COMMITTED transactions cannot write, because binlog_format is STATEMENT";
         let finding = Finding::new("binlog_format", Severity::Error, summary);
         findings.push(finding.remedy("SET GLOBAL binlog_format = 'ROW'"));
     }

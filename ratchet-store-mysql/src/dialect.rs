@@ -112,11 +112,6 @@ impl ratchet_sql::Row for Row {
     fn text(&self, column: usize) -> Result<Option<&str>> {
         let bytes = self.bytes(column)?;
         let text = bytes.map(std::str::from_utf8).transpose();
-        text.map_err(|_| {
-            Failure::new(
-                StoreErrorKind::Corrupt,
-                "a stored text is not valid UTF-8",
-            )
-        })
+        text.map_err(|_| Failure::new(StoreErrorKind::Corrupt, "a stored text is not valid UTF-8"))
     }
 }

@@ -19,10 +19,12 @@ impl<T> Classified<T> for std::result::Result<T, sqlx::Error> {
 /// Converts an error of the driver to a failure of the store.
 pub(crate) fn classify(error: &sqlx::Error) -> Failure {
     match error {
-        sqlx::Error::Database(database) => match database.try_downcast_ref::<MySqlDatabaseError>() {
-            Some(error) => of_server(error.number(), error.message()),
-            None => Failure::new(StoreErrorKind::Other, "the database refused the call"),
-        },
+        sqlx::Error::Database(database) => {
+            match database.try_downcast_ref::<MySqlDatabaseError>() {
+                Some(error) => of_server(error.number(), error.message()),
+                None => Failure::new(StoreErrorKind::Other, "the database refused the call"),
+            }
+        }
         sqlx::Error::Io(error) => Failure::lost(format!("the connection failed: {error}")),
         sqlx::Error::Protocol(text) => Failure::lost(format!("the connection broke: {text}")),
         sqlx::Error::PoolTimedOut => {
@@ -96,9 +98,8 @@ fn kind_of(number: u16, message: &str) -> StoreErrorKind {
         1792 | 1836 => StoreErrorKind::ReadOnly,
         // Access denied, unknown database, missing privileges, no transaction where one is
         // required, and settings of the server that the store does not work with.
-        1044 | 1045 | 1049 | 1130 | 1142 | 1143 | 1153 | 1227 | 1290 | 1305 | 1370 | 1665 | 1698 => {
-            StoreErrorKind::Misconfigured
-        }
+        1044 | 1045 | 1049 | 1130 | 1142 | 1143 | 1153 | 1227 | 1290 | 1305 | 1370 | 1665
+        | 1698 => StoreErrorKind::Misconfigured,
         // Tables or columns that are missing or not Ratchet's.
         1051 | 1054 | 1072 | 1091 | 1146 | 1176 | 1364 | 1366 | 1406 => {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
@@ -132,8 +133,16 @@ mod tests {
             (1114, "", Full),
             (1030, "Got error 28 \"No space left on device\"", Full),
             (1030, "Got error 1", Other),
-            (1290, "The server is running with the --read-only option", ReadOnly),
-            (1290, "The server is running with the --skip-grant-tables option", Misconfigured),
+            (
+                1290,
+                "The server is running with the --read-only option",
+                ReadOnly,
+            ),
+            (
+                1290,
+                "The server is running with the --skip-grant-tables option",
+                Misconfigured,
+            ),
             (1836, "", ReadOnly),
             (1045, "", Misconfigured),
             (1142, "", Misconfigured),

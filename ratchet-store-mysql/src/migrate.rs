@@ -41,7 +41,10 @@ fn script(step: &Step, prefix: &str) -> String {
         prefix: prefix.to_owned(),
     };
     let fill = |text: &str| {
-        let text = text.replace("CREATE TABLE {schema}", "CREATE TABLE IF NOT EXISTS {schema}");
+        let text = text.replace(
+            "CREATE TABLE {schema}",
+            "CREATE TABLE IF NOT EXISTS {schema}",
+        );
         place.fill(&text)
     };
     let create = format!("{};\n", place.render(CREATE_MIGRATIONS, ""));
@@ -202,7 +205,9 @@ async fn apply(schema: &Schema<'_>, lease: &mut Lease, config: &Config) -> Resul
         config.place.database, schema.name
     );
     let wait = seconds(config.settings.deadline);
-    let rows = lease.run(format!("SELECT GET_LOCK({lock}, {wait})")).await?;
+    let rows = lease
+        .run(format!("SELECT GET_LOCK({lock}, {wait})"))
+        .await?;
     let got: Option<bool> = rows.first().ok_or_else(Failure::unreadable)?.try_get(0)?;
     if got != Some(true) {
         let text = "another program applies migrations, which takes too long";
@@ -248,7 +253,11 @@ async fn begun<'a>(schema: &Schema<'a>, lease: &mut Lease) -> Result<Option<&'a 
         .await?;
     let row = rows.first().ok_or_else(Failure::unreadable)?;
     let (newest, begun): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-    let number = if newest == 0 && own.len() == 1 { 1 } else { begun };
+    let number = if newest == 0 && own.len() == 1 {
+        1
+    } else {
+        begun
+    };
     let mut steps = schema.steps.iter();
     Ok(steps.find(|step| i64::from(step.version) == number))
 }
@@ -283,9 +292,15 @@ mod tests {
             assert!(!script.sql.contains('{'), "{}", script.sql);
             assert!(script.sql.contains("REPLACE INTO `mine_migrations`"));
             let created = script.sql.matches("CREATE TABLE ").count();
-            let repeatable = script.sql.matches("CREATE TABLE IF NOT EXISTS `mine_").count();
+            let repeatable = script
+                .sql
+                .matches("CREATE TABLE IF NOT EXISTS `mine_")
+                .count();
             assert_eq!(created, repeatable);
-            let begun = script.sql.find("INSERT IGNORE INTO `mine_migrations`").unwrap();
+            let begun = script
+                .sql
+                .find("INSERT IGNORE INTO `mine_migrations`")
+                .unwrap();
             assert!(begun < script.sql.find("`mine_jobs`").unwrap());
         }
     }

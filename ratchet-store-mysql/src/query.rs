@@ -187,14 +187,18 @@ impl Quoting {
             return;
         }
         out.push('\'');
-        for character in text.chars() {
-            match character {
-                '\'' => out.push_str("''"),
-                '\\' => out.push_str("\\\\"),
-                '\0' => out.push_str("\\0"),
-                other => out.push(other),
-            }
+        let mut rest = text;
+        while let Some(at) = rest.find(['\'', '\\', '\0']) {
+            let (before, found) = rest.split_at(at);
+            out.push_str(before);
+            out.push_str(match found.as_bytes()[0] {
+                b'\'' => "''",
+                0 => "\\0",
+                _ => "\\\\",
+            });
+            rest = &found[1..];
         }
+        out.push_str(rest);
         out.push('\'');
     }
 }
@@ -428,8 +432,7 @@ mod tests {
     #[test]
     fn tables_are_json_with_long_texts_last() {
         let (ids, texts, numbers) = (vec![Uuid::nil()], vec!["a\"\n"], vec![Some(5_i64)]);
-        let query =
-            query("$1", 1).table(&[("job", &ids), ("text", &texts), ("number", &numbers)]);
+        let query = query("$1", 1).table(&[("job", &ids), ("text", &texts), ("number", &numbers)]);
         let id = "0".repeat(32);
         assert_eq!(
             query.render(Quoting::Known, "", ""),

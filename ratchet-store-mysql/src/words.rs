@@ -115,7 +115,10 @@ fn replacement(word: &str) -> Option<String> {
             let (rows, columns) = argument.split_once(" (")?;
             let columns = columns.trim_end_matches(')').split(',');
             let columns: Vec<String> = columns.map(column).collect();
-            format!("JSON_TABLE({rows}, '$[*]' COLUMNS ({}))", columns.join(", "))
+            format!(
+                "JSON_TABLE({rows}, '$[*]' COLUMNS ({}))",
+                columns.join(", ")
+            )
         }
         "list" => format!(
             "JSON_TABLE({argument}, '$[*]' COLUMNS (place FOR ORDINALITY, id CHAR(32) PATH '$'))"
@@ -140,7 +143,10 @@ fn replacement(word: &str) -> Option<String> {
 
 /// Returns the definition of a column of `JSON_TABLE`.
 fn column(definition: &str) -> String {
-    let (name, kind) = definition.trim().split_once(' ').unwrap_or((definition, ""));
+    let (name, kind) = definition
+        .trim()
+        .split_once(' ')
+        .unwrap_or((definition, ""));
     let path = match kind {
         "whole" => "$".to_owned(),
         _ => format!("$.{name}"),

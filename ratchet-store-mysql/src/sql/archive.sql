@@ -36,5 +36,5 @@ FROM (SELECT id FROM {schema}.archive FORCE INDEX (archive_finished)
       LIMIT $2
       FOR UPDATE SKIP LOCKED) AS old;
 DELETE archived FROM {list @old} AS old
-STRAIGHT_JOIN {schema}.archive AS archived ON archived.id = UNHEX(old.id);
+STRAIGHT_JOIN {schema}.archive AS archived FORCE INDEX (PRIMARY) ON archived.id = UNHEX(old.id);
 COMMIT

@@ -42,7 +42,7 @@ FOR UPDATE
 -- Adds the numbers of new children to the totals of locked open batches. [batch.join] Primary key
 -- of batches.
 UPDATE {rows $1 (id id, count bigint)} AS given
-STRAIGHT_JOIN {schema}.batches AS batch ON batch.id = UNHEX(given.id)
+STRAIGHT_JOIN {schema}.batches AS batch FORCE INDEX (PRIMARY) ON batch.id = UNHEX(given.id)
 SET batch.total = batch.total + given.count
 
 -- name: join_batches
@@ -72,14 +72,14 @@ COMMIT
 SET @given = $1;
 BEGIN;
 UPDATE {rows @given (id id, succeeded bigint, failed bigint, cancelled bigint)} AS given
-STRAIGHT_JOIN {schema}.batches AS batch ON batch.id = UNHEX(given.id)
+STRAIGHT_JOIN {schema}.batches AS batch FORCE INDEX (PRIMARY) ON batch.id = UNHEX(given.id)
 SET batch.succeeded = batch.succeeded + given.succeeded,
     batch.failed = batch.failed + given.failed,
     batch.cancelled = batch.cancelled + given.cancelled;
 SELECT batch.id, batch.total, batch.succeeded, batch.failed, batch.cancelled, batch.closed,
        batch.created_at, batch.ended_at
 FROM {rows @given (id id)} AS given
-STRAIGHT_JOIN {schema}.batches AS batch ON batch.id = UNHEX(given.id);
+STRAIGHT_JOIN {schema}.batches AS batch FORCE INDEX (PRIMARY) ON batch.id = UNHEX(given.id);
 COMMIT
 
 -- name: end_batches
@@ -98,5 +98,5 @@ FROM (SELECT id FROM {schema}.batches FORCE INDEX (batches_ended)
       LIMIT $2
       FOR UPDATE SKIP LOCKED) AS old;
 DELETE batch FROM {list @old} AS old
-STRAIGHT_JOIN {schema}.batches AS batch ON batch.id = UNHEX(old.id);
+STRAIGHT_JOIN {schema}.batches AS batch FORCE INDEX (PRIMARY) ON batch.id = UNHEX(old.id);
 COMMIT

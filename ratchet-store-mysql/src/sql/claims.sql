@@ -69,7 +69,7 @@ FROM (
     FOR UPDATE SKIP LOCKED
 ) AS taken;
 UPDATE {list @taken} AS taken
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(taken.id)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
 SET job.state = 3, job.claim_seq = job.claim_seq + 1, job.node = $6, job.claimed_at = @now,
     job.last_report = NULL, job.cancel_requested = FALSE;
 SELECT @proven, @looked, @now,
@@ -79,9 +79,9 @@ SELECT @proven, @looked, @now,
        data.lane, data.payload_version, job.flags
 FROM (SELECT 1 AS one) AS one
 LEFT JOIN {list @taken} AS taken ON TRUE
-LEFT JOIN {schema}.jobs AS job ON job.id = UNHEX(taken.id)
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id
-LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id AND job.claim_seq > 1;
+LEFT JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id AND job.claim_seq > 1;
 COMMIT
 
 -- name: unclaim_jobs
@@ -96,12 +96,12 @@ WHERE id IN ($1) AND state = 3
 -- Primary keys.
 SELECT job.id, job.claim_seq, job.node, job.claimed_at, data.payload, notes.checkpoint
 FROM {rows $1 (job id, seq bigint, node id, claimed_at bigint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY)
    ON job.id = UNHEX(given.job) AND job.claim_seq = given.seq AND job.state = 3
   AND COALESCE(job.node, {nil}) = UNHEX(given.node)
   AND COALESCE(job.claimed_at, 0) = given.claimed_at
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id
-LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id
 
 -- name: settle_jobs
 -- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
@@ -138,24 +138,24 @@ SELECT job.id, job.claim_seq, CASE WHEN job.cancel_requested THEN 5 ELSE given.o
        COALESCE(job.claimed_at, @now), @now, given.ran_for, job.node,
        CASE WHEN NOT job.cancel_requested THEN given.error END
 FROM {rows @given (job id, state smallint, outcome smallint, ran_for bigint, error text)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 WHERE given.state <> 4 OR job.cancel_requested;
 INSERT INTO {schema}.job_notes (job, result, last_error)
 SELECT job.id, given.result, given.error
 FROM {rows @given (job id, error text, result text)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 WHERE NOT job.cancel_requested AND (given.result IS NOT NULL OR given.error IS NOT NULL)
 ON DUPLICATE KEY UPDATE result = COALESCE(VALUES(result), {schema}.job_notes.result),
                         last_error = COALESCE(VALUES(last_error), {schema}.job_notes.last_error);
 DELETE held
 FROM {rows @given (job id, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
-STRAIGHT_JOIN {schema}.job_data AS data ON data.id = job.id
-STRAIGHT_JOIN {schema}.unique_keys AS held ON held.`key` = data.unique_key
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
 WHERE job.flags & {unique_key} <> 0 AND (given.state >= 4 OR job.cancel_requested)
   AND held.job = job.id;
 UPDATE {rows @given (job id, state smallint, delay bigint, attempts int, ran_for bigint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = CASE WHEN job.cancel_requested THEN 6 ELSE given.state END,
     job.run_at = CASE WHEN job.cancel_requested OR given.delay IS NULL THEN job.run_at
                       ELSE @now + given.delay END,
@@ -166,7 +166,7 @@ SET job.state = CASE WHEN job.cancel_requested THEN 6 ELSE given.state END,
                           THEN given.ran_for END;
 SELECT job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at
 FROM {rows @given (job id)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job);
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
 COMMIT;
 {patient}
 
@@ -179,7 +179,7 @@ SELECT job.id, job.settled_seq, CASE WHEN job.state = 3 THEN job.claim_seq ELSE 
        CASE WHEN attempt.job IS NULL THEN job.claimed_at ELSE attempt.claimed_at END,
        job.node, job.claimed_at
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
-LEFT JOIN {schema}.attempts AS attempt
+LEFT JOIN {schema}.attempts AS attempt FORCE INDEX (PRIMARY)
   ON attempt.job = job.id AND attempt.seq = job.settled_seq
 WHERE job.id IN ($1)
 
@@ -202,7 +202,7 @@ FROM (
     FOR UPDATE
 ) AS given;
 UPDATE {rows @given (job id)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.last_report = @now;
 INSERT INTO {schema}.job_notes (job, percent, message, checkpoint)
 SELECT UNHEX(given.job), given.percent, given.message, given.checkpoint
@@ -213,7 +213,7 @@ ON DUPLICATE KEY UPDATE percent = COALESCE(VALUES(percent), {schema}.job_notes.p
                         checkpoint = COALESCE(VALUES(checkpoint), {schema}.job_notes.checkpoint);
 SELECT job.id, job.claim_seq, job.node, job.claimed_at, job.cancel_requested
 FROM {rows @given (job id)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job);
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
 COMMIT;
 {patient}
 
@@ -228,8 +228,8 @@ SELECT node.node, node.label, node.status, node.running, node.capacity, node.`in
        job.last_report, job.node, data.timeout, data.stall_timeout, job.flags,
        (SELECT MIN(started_at) FROM {schema}.nodes)
 FROM {schema}.jobs AS job FORCE INDEX (jobs_claim)
-LEFT JOIN {schema}.nodes AS node ON node.node = job.node
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id AND job.flags & {timeouts} <> 0
+LEFT JOIN {schema}.nodes AS node FORCE INDEX (PRIMARY) ON node.node = job.node
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id AND job.flags & {timeouts} <> 0
 WHERE job.state = 3
 ORDER BY job.id
 
@@ -259,21 +259,21 @@ INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, node)
 SELECT job.id, job.claim_seq, 6, COALESCE(job.claimed_at, @now), @now,
        CASE WHEN given.state <> 3 THEN job.node END
 FROM {rows @given (job id, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 WHERE given.state <> 3;
 DELETE held
 FROM {rows @given (job id, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
-STRAIGHT_JOIN {schema}.job_data AS data ON data.id = job.id
-STRAIGHT_JOIN {schema}.unique_keys AS held ON held.`key` = data.unique_key
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
 WHERE job.flags & {unique_key} <> 0 AND given.state >= 4 AND held.job = job.id;
 UPDATE {rows @given (job id, crashes int, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = given.state, job.crash_count = given.crashes,
     job.node = CASE WHEN given.state <> 3 THEN job.node END,
     job.finished_at = CASE WHEN given.state >= 4 THEN @now END;
 SELECT job.id, job.flags
 FROM {rows @given (job id)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job);
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
 COMMIT;
 {patient}

@@ -48,7 +48,9 @@ SELECT @stored
 -- jobs' routes, is missing or has another stamp than $4, stores nothing and returns 0 and false. A
 -- NULL time means now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race]
 -- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] Locks the row of the
--- route: the snapshot of a transaction of the application may be older than the route.
+-- route: the snapshot of a transaction of the application may be older than the route. Keeps only
+-- the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would lock the
+-- gaps between them in a REPEATABLE READ transaction.
 SET @now = {now}, @given = $1, @tagged = $2, @proven = FALSE;
 BEGIN;
 SELECT TRUE INTO @proven FROM {schema}.routes WHERE id = $3 AND stamp = $4 LOCK IN SHARE MODE;
@@ -60,11 +62,14 @@ INSERT INTO {schema}.unique_keys (`key`, job)
 SELECT given.unique_key, UNHEX(given.id)
 FROM {rows @given (id id, unique_key name)} AS given
 WHERE @proven AND given.unique_key IS NOT NULL ORDER BY given.unique_key;
+SELECT {json given.whole} INTO @given
+FROM {rows @given (id id, whole whole)} AS given
+LEFT JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.id)
+WHERE @proven AND job.id IS NULL;
 INSERT INTO {schema}.job_tags (job, tag)
-SELECT UNHEX(given.job), given.tag
-FROM {rows @tagged (job id, tag name)} AS given
-WHERE @proven
-  AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job WHERE job.id = UNHEX(given.job));
+SELECT UNHEX(tagged.job), tagged.tag
+FROM {rows @given (id id)} AS given
+STRAIGHT_JOIN {rows @tagged (job id, tag name)} AS tagged ON tagged.job = given.id;
 INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
                                payload_version, unique_key, idempotency_key, lane, recurring, slot)
 SELECT UNHEX(given.id), given.payload, given.retry, given.timeout, given.stall_timeout,
@@ -72,16 +77,12 @@ SELECT UNHEX(given.id), given.payload, given.retry, given.timeout, given.stall_t
        given.idempotency_key, given.lane, given.recurring, given.slot
 FROM {rows @given (id id, payload text, retry text, timeout bigint, stall_timeout bigint,
                    traceparent text, tracestate text, payload_version int, unique_key name,
-                   idempotency_key name, lane name, recurring name, slot bigint)} AS given
-WHERE @proven
-  AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job WHERE job.id = UNHEX(given.id));
+                   idempotency_key name, lane name, recurring name, slot bigint)} AS given;
 INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
 SELECT UNHEX(given.id), given.state, given.route, given.priority, given.flags,
        COALESCE(given.run_at, @now + given.delay), @now
 FROM {rows @given (id id, route int, priority smallint, flags smallint, run_at bigint, delay bigint,
-                   state smallint)} AS given
-WHERE @proven
-  AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job WHERE job.id = UNHEX(given.id));
+                   state smallint)} AS given;
 SET @stored = ROW_COUNT();
 COMMIT;
 SELECT @stored, @proven
@@ -122,9 +123,9 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        data.lane, data.recurring, data.slot, NULL, data.payload_version, job.flags,
        route.queue, route.kind, route.capability, route.permit
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
-LEFT JOIN {schema}.routes AS route ON route.id = job.route
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id
-LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
+LEFT JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = job.route
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id
 WHERE job.id IN ($1)
 
 -- name: tags_of
@@ -173,18 +174,18 @@ FOR UPDATE
 SET @now = {now}, @given = $1;
 BEGIN;
 UPDATE {rows @given (job id, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = given.state, job.finished_at = CASE WHEN given.state >= 4 THEN @now END;
 UPDATE {rows @given (job id, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
-STRAIGHT_JOIN {schema}.signals AS awaited ON awaited.job = job.id
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.signals AS awaited FORCE INDEX (PRIMARY) ON awaited.job = job.id
 SET awaited.state = 2
 WHERE job.flags & {waits} <> 0 AND given.state >= 4 AND awaited.state = 0;
 DELETE held
 FROM {rows @given (job id, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
-STRAIGHT_JOIN {schema}.job_data AS data ON data.id = job.id
-STRAIGHT_JOIN {schema}.unique_keys AS held ON held.`key` = data.unique_key
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
 WHERE job.flags & {unique_key} <> 0 AND given.state >= 4 AND held.job = job.id;
 COMMIT
 
@@ -199,12 +200,12 @@ WHERE id IN ($1) AND state = 3
 SET @now = {now}, @given = $1;
 BEGIN;
 UPDATE {rows @given (job id)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
-STRAIGHT_JOIN {schema}.job_notes AS notes ON notes.job = job.id
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id
 SET notes.last_error = NULL
 WHERE job.state = 5;
 UPDATE {rows @given (job id, state smallint)} AS given
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = given.state, job.run_at = @now, job.attempts = 0, job.crash_count = 0,
     job.finished_at = NULL
 WHERE job.state = 5;
@@ -253,7 +254,7 @@ WHERE job.state = $1 AND job.state >= 4
   AND job.finished_at >= $3 AND (job.finished_at > $3 OR job.id > $4)
   AND (job.flags & {children} = 0 OR NOT EXISTS (
       SELECT 1 FROM {schema}.links AS link
-      STRAIGHT_JOIN {schema}.jobs AS child ON child.id = link.child
+      STRAIGHT_JOIN {schema}.jobs AS child FORCE INDEX (PRIMARY) ON child.id = link.child
       WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
 ORDER BY job.finished_at, job.id
 LIMIT $5
@@ -268,21 +269,21 @@ SELECT {hex gone.id} INTO @gone
 FROM (SELECT id FROM {schema}.jobs FORCE INDEX (PRIMARY) WHERE id IN ($1) AND state >= 4
       ORDER BY id FOR UPDATE) AS gone;
 DELETE data FROM {list @gone} AS gone
-STRAIGHT_JOIN {schema}.job_data AS data ON data.id = UNHEX(gone.id);
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = UNHEX(gone.id);
 DELETE notes FROM {list @gone} AS gone
-STRAIGHT_JOIN {schema}.job_notes AS notes ON notes.job = UNHEX(gone.id);
+STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(gone.id);
 DELETE tagged FROM {list @gone} AS gone
 STRAIGHT_JOIN {schema}.job_tags AS tagged FORCE INDEX (job_tags_of_job)
   ON tagged.job = UNHEX(gone.id);
 DELETE link FROM {list @gone} AS gone
-STRAIGHT_JOIN {schema}.links AS link ON link.child = UNHEX(gone.id);
+STRAIGHT_JOIN {schema}.links AS link FORCE INDEX (PRIMARY) ON link.child = UNHEX(gone.id);
 DELETE awaited FROM {list @gone} AS gone
-STRAIGHT_JOIN {schema}.signals AS awaited ON awaited.job = UNHEX(gone.id);
+STRAIGHT_JOIN {schema}.signals AS awaited FORCE INDEX (PRIMARY) ON awaited.job = UNHEX(gone.id);
 DELETE child FROM {list @gone} AS gone
-STRAIGHT_JOIN {schema}.batch_jobs AS child ON child.job = UNHEX(gone.id);
+STRAIGHT_JOIN {schema}.batch_jobs AS child FORCE INDEX (PRIMARY) ON child.job = UNHEX(gone.id);
 DELETE attempt FROM {list @gone} AS gone
-STRAIGHT_JOIN {schema}.attempts AS attempt ON attempt.job = UNHEX(gone.id);
+STRAIGHT_JOIN {schema}.attempts AS attempt FORCE INDEX (PRIMARY) ON attempt.job = UNHEX(gone.id);
 DELETE job FROM {list @gone} AS gone
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(gone.id);
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(gone.id);
 SELECT UNHEX(gone.id) FROM {list @gone} AS gone;
 COMMIT

@@ -13,7 +13,7 @@ FROM {rows @given (queue name, lane name, count bigint)} AS given
 ON DUPLICATE KEY UPDATE last_seq = {schema}.lanes.last_seq + VALUES(last_seq);
 SELECT lane.queue, lane.lane, lane.last_seq
 FROM {rows @given (queue name, lane name)} AS given
-STRAIGHT_JOIN {schema}.lanes AS lane ON lane.queue = given.queue AND lane.lane = given.lane
+STRAIGHT_JOIN {schema}.lanes AS lane FORCE INDEX (PRIMARY) ON lane.queue = given.queue AND lane.lane = given.lane
 FOR UPDATE;
 COMMIT
 
@@ -23,9 +23,9 @@ COMMIT
 -- to them.
 SELECT job.id, COALESCE(entry.queue, route.queue), COALESCE(entry.lane, data.lane)
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
-LEFT JOIN {schema}.lane_jobs AS entry ON entry.job = job.id
-LEFT JOIN {schema}.job_data AS data ON data.id = job.id
-LEFT JOIN {schema}.routes AS route ON route.id = job.route
+LEFT JOIN {schema}.lane_jobs AS entry FORCE INDEX (PRIMARY) ON entry.job = job.id
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+LEFT JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = job.route
 WHERE job.id IN ($1) AND job.flags & {lane} <> 0
   AND COALESCE(entry.lane, data.lane) IS NOT NULL
   AND COALESCE(entry.queue, route.queue) IS NOT NULL
@@ -36,7 +36,7 @@ WHERE job.id IN ($1) AND job.flags & {lane} <> 0
 -- does not delay the others. [lane.promote] Primary keys.
 SELECT entry.job, lane.queue, lane.lane
 FROM {schema}.lane_jobs AS entry FORCE INDEX (PRIMARY)
-STRAIGHT_JOIN {schema}.lanes AS lane ON lane.queue = entry.queue AND lane.lane = entry.lane
+STRAIGHT_JOIN {schema}.lanes AS lane FORCE INDEX (PRIMARY) ON lane.queue = entry.queue AND lane.lane = entry.lane
 WHERE entry.job IN ($1)
 FOR UPDATE SKIP LOCKED
 
@@ -54,21 +54,22 @@ FROM {rows $1 (job id, queue name, lane name, seq bigint)} AS given
 SET @given = $1;
 BEGIN;
 DELETE FROM {schema}.lane_jobs WHERE job IN ($2);
-SELECT {hex head.job} INTO @heads
+SELECT {json JSON_OBJECT('queue', head.queue, 'lane', head.lane, 'job', HEX(head.job))} INTO @heads
 FROM (
-    SELECT (SELECT entry.job FROM {schema}.lane_jobs AS entry FORCE INDEX (lane_jobs_order)
+    SELECT given.queue, given.lane,
+           (SELECT entry.job FROM {schema}.lane_jobs AS entry FORCE INDEX (lane_jobs_order)
             WHERE entry.queue = given.queue AND entry.lane = given.lane
             ORDER BY entry.seq LIMIT 1 FOR UPDATE) AS job
     FROM {rows @given (queue name, lane name)} AS given
     LIMIT 1000000
 ) AS head;
-UPDATE {list @heads} AS head
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(head.id)
+UPDATE {rows @heads (job id)} AS head
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(head.job)
 SET job.state = 0
 WHERE job.state = 1;
 DELETE lane
-FROM {rows @given (queue name, lane name)} AS given
-STRAIGHT_JOIN {schema}.lanes AS lane ON lane.queue = given.queue AND lane.lane = given.lane
-WHERE NOT EXISTS (SELECT 1 FROM {schema}.lane_jobs AS entry FORCE INDEX (lane_jobs_order)
-                  WHERE entry.queue = given.queue AND entry.lane = given.lane);
+FROM {rows @heads (queue name, lane name, job id)} AS head
+STRAIGHT_JOIN {schema}.lanes AS lane FORCE INDEX (PRIMARY)
+  ON lane.queue = head.queue AND lane.lane = head.lane
+WHERE head.job IS NULL;
 COMMIT

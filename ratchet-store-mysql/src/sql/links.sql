@@ -33,7 +33,7 @@ SELECT parent.id
 FROM {schema}.jobs AS parent FORCE INDEX (PRIMARY)
 WHERE parent.id IN ($1) AND EXISTS (
     SELECT 1 FROM {schema}.links AS link
-    STRAIGHT_JOIN {schema}.jobs AS child ON child.id = link.child
+    STRAIGHT_JOIN {schema}.jobs AS child FORCE INDEX (PRIMARY) ON child.id = link.child
     WHERE link.parent = parent.id AND link.kind = 0 AND child.state < 4
 )
 
@@ -52,7 +52,7 @@ FROM (
 ) AS link;
 SELECT job.id, job.state, job.flags
 FROM {list @children} AS child
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = UNHEX(child.id)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(child.id)
 ORDER BY child.place
 FOR UPDATE;
 COMMIT
@@ -70,7 +70,7 @@ ORDER BY link.child, link.place
 -- name: decide_links
 -- Stores the decisions on open links. [link.decide] [link.once] Primary key of links.
 UPDATE {rows $1 (child id, place int, state smallint)} AS given
-STRAIGHT_JOIN {schema}.links AS link ON link.child = UNHEX(given.child) AND link.place = given.place
+STRAIGHT_JOIN {schema}.links AS link FORCE INDEX (PRIMARY) ON link.child = UNHEX(given.child) AND link.place = given.place
 SET link.state = given.state
 WHERE link.state = 0
 

@@ -14,7 +14,7 @@ LIMIT $5
 -- [page.order] [page.walk] batch_jobs_batch, read in its order or backwards.
 SELECT child.job
 FROM {schema}.batch_jobs AS child FORCE INDEX (batch_jobs_batch)
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = child.job
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = child.job
 WHERE child.batch = $6 AND child.job {behind} $4
   AND (NOT $7 OR EXISTS (SELECT 1 FROM {schema}.job_tags AS tagged
                          WHERE tagged.tag = $8 AND tagged.job = child.job))
@@ -47,7 +47,7 @@ LIMIT $5
 -- Primary keys.
 SELECT tagged.job
 FROM {schema}.job_tags AS tagged FORCE INDEX (PRIMARY)
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = tagged.job
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = tagged.job
 WHERE tagged.tag = $6 AND tagged.job {behind} $4
   AND job.state IN ($1) AND (NOT $2 OR job.route IN ($3))
 ORDER BY tagged.job{descending}
@@ -72,7 +72,7 @@ GROUP BY state
 -- As count_matching, for the jobs with the tag $4. [count.filter] Primary keys.
 SELECT job.state, COUNT(*)
 FROM {schema}.job_tags AS tagged FORCE INDEX (PRIMARY)
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = tagged.job
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = tagged.job
 WHERE tagged.tag = $4 AND job.state IN ($1) AND (NOT $2 OR job.route IN ($3))
 GROUP BY job.state
 
@@ -81,7 +81,7 @@ GROUP BY job.state
 -- batch_jobs_batch and primary keys.
 SELECT job.state, COUNT(*)
 FROM {schema}.batch_jobs AS child FORCE INDEX (batch_jobs_batch)
-STRAIGHT_JOIN {schema}.jobs AS job ON job.id = child.job
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = child.job
 WHERE child.batch = $4 AND job.state IN ($1) AND (NOT $2 OR job.route IN ($3))
   AND (NOT $5 OR EXISTS (SELECT 1 FROM {schema}.job_tags AS tagged
                          WHERE tagged.tag = $6 AND tagged.job = child.job))

@@ -72,17 +72,24 @@ FROM (
     FOR UPDATE
 ) AS buried;
 UPDATE {list @buried} AS buried
-STRAIGHT_JOIN {schema}.nodes AS silent ON silent.node = UNHEX(buried.id)
+STRAIGHT_JOIN {schema}.nodes AS silent FORCE INDEX (PRIMARY) ON silent.node = UNHEX(buried.id)
 SET silent.status = CASE silent.status WHEN 2 THEN 3 ELSE 4 END;
 SELECT UNHEX(buried.id) FROM {list @buried} AS buried;
 COMMIT
 
 -- name: forget_nodes
--- Deletes ended nodes that own no claim. [node.forget] Primary key; jobs_running.
-DELETE FROM {schema}.nodes
-WHERE node IN ($1) AND status >= 3
+-- Deletes ended nodes that own no claim. A node that has ended claims no more. [node.forget] Primary
+-- key; jobs_running, read in a separate query, because a DELETE would lock what it reads.
+BEGIN;
+SELECT {hex ended.node} INTO @ended
+FROM {schema}.nodes AS ended FORCE INDEX (PRIMARY)
+WHERE ended.node IN ($1) AND ended.status >= 3
   AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job FORCE INDEX (jobs_running)
-                  WHERE job.state = 3 AND job.node = {schema}.nodes.node)
+                  WHERE job.state = 3 AND job.node = ended.node);
+DELETE gone FROM {list @ended} AS ended
+STRAIGHT_JOIN {schema}.nodes AS gone FORCE INDEX (PRIMARY) ON gone.node = UNHEX(ended.id)
+WHERE gone.status >= 3;
+COMMIT
 
 -- name: now
 -- Returns the database's time in milliseconds. [time.clock] [time.precision] [time.read]

@@ -36,7 +36,7 @@ ORDER BY permit.resource
 SET @now = {now};
 SELECT route.id
 FROM {schema}.routes AS route
-STRAIGHT_JOIN {schema}.permits AS permit ON permit.resource = route.permit
+STRAIGHT_JOIN {schema}.permits AS permit FORCE INDEX (PRIMARY) ON permit.resource = route.permit
 WHERE route.id IN ($1)
   AND route.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
   AND EXISTS (
@@ -83,9 +83,9 @@ SELECT rate.`key`,
             WHEN rate.tat > @now + given.`interval` + given.tolerance THEN FALSE END,
        NULLIF(rate.tat, 0), @now
 FROM {rows @given (key name, interval bigint, tolerance bigint)} AS given
-STRAIGHT_JOIN {schema}.rates AS rate ON rate.`key` = given.`key`;
+STRAIGHT_JOIN {schema}.rates AS rate FORCE INDEX (PRIMARY) ON rate.`key` = given.`key`;
 UPDATE {rows @given (key name, interval bigint, tolerance bigint)} AS given
-STRAIGHT_JOIN {schema}.rates AS rate ON rate.`key` = given.`key`
+STRAIGHT_JOIN {schema}.rates AS rate FORCE INDEX (PRIMARY) ON rate.`key` = given.`key`
 SET rate.granted = rate.tat - @now <= given.tolerance,
     rate.tat = CASE WHEN rate.tat - @now > given.tolerance
                     THEN @now + given.`interval` + given.tolerance
@@ -103,5 +103,5 @@ SELECT {json JSON_QUOTE(old.`key`)} INTO @old
 FROM (SELECT `key` FROM {schema}.rates WHERE tat <= @now LIMIT $1
       FOR UPDATE SKIP LOCKED) AS old;
 DELETE rate FROM {names @old} AS old
-STRAIGHT_JOIN {schema}.rates AS rate ON rate.`key` = old.name;
+STRAIGHT_JOIN {schema}.rates AS rate FORCE INDEX (PRIMARY) ON rate.`key` = old.name;
 COMMIT

@@ -44,7 +44,7 @@ FROM (
     WHERE due.run_at <= @now + $1
     GROUP BY due.id
 ) AS head
-STRAIGHT_JOIN {schema}.routes AS route ON route.id = head.id
+STRAIGHT_JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = head.id
 
 -- name: count_due
 -- Counts the due jobs of the queue $1, up to $2. [queue.depth] Reads as many entries of jobs_claim

@@ -56,7 +56,7 @@ FROM (SELECT name FROM {schema}.recurring FORCE INDEX (recurring_due)
       LIMIT $2
       FOR UPDATE SKIP LOCKED) AS due;
 UPDATE {names @due} AS due
-STRAIGHT_JOIN {schema}.recurring AS claimed ON claimed.name = due.name
+STRAIGHT_JOIN {schema}.recurring AS claimed FORCE INDEX (PRIMARY) ON claimed.name = due.name
 SET claimed.revision = claimed.revision + 1, claimed.claimed_by = $1,
     claimed.claimed_until = @now + $3;
 SELECT claimed.name, claimed.incarnation, claimed.revision, claimed.definition, claimed.next_fire,
@@ -74,7 +74,7 @@ SELECT claimed.name, claimed.incarnation, claimed.revision, claimed.definition, 
         ) AS free)
 FROM (SELECT 1 AS one) AS one
 LEFT JOIN {names @due} AS due ON TRUE
-LEFT JOIN {schema}.recurring AS claimed ON claimed.name = due.name
+LEFT JOIN {schema}.recurring AS claimed FORCE INDEX (PRIMARY) ON claimed.name = due.name
 ORDER BY claimed.next_fire, claimed.name;
 COMMIT
 
@@ -90,7 +90,7 @@ FOR UPDATE
 -- name: fire_recurring
 -- Advances locked definitions to their next slots. [recurring.fire] Primary key of recurring.
 UPDATE {rows $1 (name name, next_fire bigint, last_slot bigint)} AS given
-STRAIGHT_JOIN {schema}.recurring AS fired ON fired.name = given.name
+STRAIGHT_JOIN {schema}.recurring AS fired FORCE INDEX (PRIMARY) ON fired.name = given.name
 SET fired.revision = fired.revision + 1, fired.next_fire = given.next_fire,
     fired.last_slot = COALESCE(GREATEST(fired.last_slot, given.last_slot), fired.last_slot,
                                given.last_slot),

@@ -18,6 +18,12 @@ fn run() -> String {
     std::env::var("NEXTEST_RUN_ID").unwrap_or_default()
 }
 
+/// Returns an id as a literal.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) fn literal(id: JobId) -> String {
+    format!("x'{}'", id.as_uuid().simple())
+}
+
 /// Returns `url` with another database.
 fn with_database(url: &str, name: &str) -> String {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
@@ -157,14 +163,21 @@ impl Database {
     /// Returns once a call of a store in this database waits for a lock.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn until_a_call_waits(&self) {
+        self.until_calls_wait(1).await;
+    }
+
+    /// Returns once at least `count` calls on this database wait for locks.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn until_calls_wait(&self, count: i64) {
         let waiting = format!(
             "SELECT COUNT(*) FROM information_schema.innodb_trx AS trx
              JOIN information_schema.processlist AS session ON session.id = trx.trx_mysql_thread_id
              WHERE trx.trx_state = 'LOCK WAIT' AND session.db = '{}'",
             self.name
         );
-        while self.number(&waiting).await.expect("the server answers") == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        while self.number(&waiting).await.expect("the server answers") < count {
+            // The server refreshes this table only after it was not read for 100 ms.
+            tokio::time::sleep(Duration::from_millis(150)).await;
         }
     }
 
@@ -221,15 +234,13 @@ impl Residue for Database {
 #[async_trait]
 impl Vandal for Database {
     async fn spoil(&self, job: JobId) -> Result<(), BoxError> {
-        let spoil = "UPDATE {database}.ratchet_job_data SET retry = '{' WHERE id = x'{job}'";
-        self.execute(&spoil.replace("{job}", &job.as_uuid().simple().to_string()))
-            .await
+        let spoil = "UPDATE {database}.ratchet_job_data SET retry = '{' WHERE id = {job}";
+        self.execute(&spoil.replace("{job}", &literal(job))).await
     }
 
     async fn spoil_ended(&self, job: JobId) -> Result<(), BoxError> {
-        let spoil = "UPDATE {database}.ratchet_jobs SET route = 4711 WHERE id = x'{job}'";
-        self.execute(&spoil.replace("{job}", &job.as_uuid().simple().to_string()))
-            .await
+        let spoil = "UPDATE {database}.ratchet_jobs SET route = 4711 WHERE id = {job}";
+        self.execute(&spoil.replace("{job}", &literal(job))).await
     }
 
     async fn spoil_recurring(&self, name: &Name) -> Result<(), BoxError> {
@@ -247,6 +258,7 @@ impl Vandal for Database {
     }
 
     async fn spoil_schema(&self) -> Result<(), BoxError> {
-        self.execute("DROP TABLE {database}.ratchet_migrations").await
+        self.execute("DROP TABLE {database}.ratchet_migrations")
+            .await
     }
 }

@@ -61,7 +61,12 @@ fn install_and_start() -> Result<Server> {
     ensure!(local::is_root()?, "only root can install packages");
     eprintln!("MariaDB is not installed: installing the package `mariadb-server` with apt-get");
     local::apt(&["update"])?;
-    local::apt(&["install", "--yes", "--no-install-recommends", "mariadb-server"])?;
+    local::apt(&[
+        "install",
+        "--yes",
+        "--no-install-recommends",
+        "mariadb-server",
+    ])?;
     start()
 }
 
@@ -94,7 +99,9 @@ fn start() -> Result<Server> {
     if let Some(user) = &user {
         output(Command::new("chown").arg(user).arg(&directory))?;
     }
-    let as_user = user.map(|user| format!("--user={user}")).unwrap_or_default();
+    let as_user = user
+        .map(|user| format!("--user={user}"))
+        .unwrap_or_default();
     let (data, log) = (directory.join("data"), directory.join("log"));
     let install = format!(
         "{} --no-defaults {as_user} --datadir={} --auth-root-authentication-method=normal \
@@ -129,7 +136,9 @@ fn start() -> Result<Server> {
         output(Command::new("rm").arg("-rf").arg(&directory))?;
         return Err(error);
     }
-    let version = version.split_once("Ver ").map_or(&*version, |(_, rest)| rest);
+    let version = version
+        .split_once("Ver ")
+        .map_or(&*version, |(_, rest)| rest);
     let version = version.split(' ').next().unwrap_or_default();
     let url = format!("mysql://root@127.0.0.1:{port}/mysql");
     let origin = format!("MariaDB {version}, started for this run");
