@@ -490,14 +490,15 @@ impl Run<Mysql> for Lease {
 }
 
 impl ratchet_sql::Lease<Mysql> for Lease {
-    /// Returns the sum of the first column: a divided statement returns a row for each part.
+    /// Returns the number in the first row, if the statement returns one. Otherwise returns how many
+    /// rows its last write has changed.
     async fn changed(&mut self, query: Query) -> Result<u64> {
-        let mut changed = 0;
-        for row in self.rows(query).await? {
-            let count: i64 = ratchet_sql::Row::try_get(&row, 0)?;
-            changed += count.unsigned_abs();
-        }
-        Ok(changed)
+        let results = self.send(&query).await?;
+        let Some(row) = results.rows.first() else {
+            return Ok(results.changed.last().copied().unwrap_or_default());
+        };
+        let count: i64 = ratchet_sql::Row::try_get(row, 0)?;
+        Ok(count.unsigned_abs())
     }
 
     async fn script(&mut self, statement: &Statement<Mysql>) -> Result<()> {

@@ -3,26 +3,21 @@
 -- name: enqueue_job
 -- Stores one new job without keys. Does what enqueue_jobs does for the most common batch. Stores
 -- nothing if the route ($2) is missing or has another stamp than $14. A NULL time means now plus the
--- delay. Returns how many jobs it stored. [enqueue.created] [enqueue.due] [claim.version]
-SET @now = {now};
+-- delay. [enqueue.created] [enqueue.due] [claim.version]
 BEGIN;
 INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
                                payload_version)
 SELECT $1, $7, $8, $9, $10, $11, $12, $13 FROM {schema}.routes WHERE id = $2 AND stamp = $14;
 INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
-SELECT $1, 0, $2, $3, $4, COALESCE($5, @now + $6), @now
+SELECT $1, 0, $2, $3, $4, COALESCE($5, {now} + $6), {now}
 FROM {schema}.routes WHERE id = $2 AND stamp = $14;
-SET @stored = ROW_COUNT();
-COMMIT;
-SELECT @stored
+COMMIT
 
 -- name: enqueue_jobs
 -- Stores new jobs without keys. If one of them exists, fails with a duplicate key and stores none.
--- Returns how many it stored. Stores nothing if $2, the largest of the jobs' routes, is missing or
--- has another stamp than $3. A NULL time means now plus the delay. [enqueue.created] [enqueue.due]
--- [claim.version]
-SET @now = {now}, @given = $1,
-    @proven = EXISTS (SELECT 1 FROM {schema}.routes WHERE id = $2 AND stamp = $3);
+-- Stores nothing if $2, the largest of the jobs' routes, is missing or has another stamp than $3. A
+-- NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+SET @given = $1, @proven = EXISTS (SELECT 1 FROM {schema}.routes WHERE id = $2 AND stamp = $3);
 BEGIN;
 INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
                                payload_version)
@@ -33,13 +28,11 @@ FROM {rows @given (id id, payload text, retry text, timeout bigint, stall_timeou
 WHERE @proven;
 INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
 SELECT UNHEX(given.id), 0, given.route, given.priority, given.flags,
-       COALESCE(given.run_at, @now + given.delay), @now
+       COALESCE(given.run_at, {now} + given.delay), {now}
 FROM {rows @given (id id, route int, priority smallint, flags smallint, run_at bigint,
                    delay bigint)} AS given
 WHERE @proven;
-SET @stored = ROW_COUNT();
-COMMIT;
-SELECT @stored
+COMMIT
 
 -- name: enqueue_keyed
 -- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
@@ -245,10 +238,10 @@ FOR UPDATE SKIP LOCKED
 -- Locks the jobs of a state that finished longest ago until the transaction ends, beginning after
 -- the finish time $3 and the id $4. Leaves out parents that unfinished children may read (flags: 16
 -- has children). The caller checks parents again for new children (awaited_parents). [purge.old]
--- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_finished,
+-- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_state,
 -- read in its order, links_parent and primary keys.
 SELECT job.id, job.finished_at, job.flags
-FROM {schema}.jobs AS job FORCE INDEX (jobs_finished)
+FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
 WHERE job.state = $1 AND job.state >= 4
   AND job.finished_at < {now} - $2
   AND job.finished_at >= $3 AND (job.finished_at > $3 OR job.id > $4)
@@ -256,7 +249,7 @@ WHERE job.state = $1 AND job.state >= 4
       SELECT 1 FROM {schema}.links AS link
       STRAIGHT_JOIN {schema}.jobs AS child FORCE INDEX (PRIMARY) ON child.id = link.child
       WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
-ORDER BY job.finished_at, job.id
+ORDER BY job.finished_at, job.holder, job.id
 LIMIT $5
 FOR UPDATE SKIP LOCKED
 

@@ -24,8 +24,8 @@ LIMIT $5
 
 -- name: list_ended_oldest list_ended_newest
 -- As list_oldest, for failed and cancelled jobs only. These are few among many jobs.
--- [page.order] [page.walk] [page.filter] [act.select] jobs_finished.
-SELECT id FROM {schema}.jobs FORCE INDEX (jobs_finished)
+-- [page.order] [page.walk] [page.filter] [act.select] jobs_state.
+SELECT id FROM {schema}.jobs FORCE INDEX (jobs_state)
 WHERE state IN (5, 6) AND state IN ($1) AND id {behind} $4 AND (NOT $2 OR route IN ($3))
 ORDER BY id{descending}
 LIMIT $5
@@ -55,8 +55,8 @@ LIMIT $5
 
 -- name: list_unfinished_oldest list_unfinished_newest
 -- As list_oldest, for unfinished jobs only. [page.order] [page.walk] [page.filter] [act.select]
--- jobs_finished: as many entries as there are jobs in the wanted states.
-SELECT id FROM {schema}.jobs FORCE INDEX (jobs_finished)
+-- jobs_state: as many entries as there are jobs in the wanted states.
+SELECT id FROM {schema}.jobs FORCE INDEX (jobs_state)
 WHERE state IN (0, 1, 2, 3) AND state IN ($1) AND id {behind} $4 AND (NOT $2 OR route IN ($3))
 ORDER BY id{descending}
 LIMIT $5

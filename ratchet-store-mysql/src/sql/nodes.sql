@@ -7,7 +7,7 @@
 -- NodeStatus::after_heartbeat for each stored status. $12 is whether the node reports the kinds
 -- that it runs ($11). An empty $13 means no notes. Primary key (no index has the changed columns);
 -- another live node, in the order of the random ids: after a deploy, the oldest rows are those of
--- ended nodes; the rows of this node in jobs_running.
+-- ended nodes; the rows of this node in jobs_state.
 SET @now = {now}, @before = NULL;
 BEGIN;
 SELECT last_seen INTO @before FROM {schema}.nodes WHERE node = $1 FOR UPDATE;
@@ -24,7 +24,8 @@ SELECT @now, beat.status, job.id, job.claim_seq, job.cancel_requested,
                    WHERE other.node <> $1 AND other.status < 3) AS alone,
        @before, job.claimed_at
 FROM {schema}.nodes AS beat
-LEFT JOIN {schema}.jobs AS job FORCE INDEX (jobs_running) ON job.node = $1 AND job.state = 3
+LEFT JOIN {schema}.jobs AS job FORCE INDEX (jobs_state)
+  ON job.state = 3 AND job.finished_at IS NULL AND job.holder = $1
 WHERE beat.node = $1
 ORDER BY job.id;
 COMMIT
@@ -79,13 +80,13 @@ COMMIT
 
 -- name: forget_nodes
 -- Deletes ended nodes that own no claim. A node that has ended claims no more. [node.forget] Primary
--- key; jobs_running, read in a separate query, because a DELETE would lock what it reads.
+-- key; jobs_state, read in a separate query, because a DELETE would lock what it reads.
 BEGIN;
 SELECT {hex ended.node} INTO @ended
 FROM {schema}.nodes AS ended FORCE INDEX (PRIMARY)
 WHERE ended.node IN ($1) AND ended.status >= 3
-  AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job FORCE INDEX (jobs_running)
-                  WHERE job.state = 3 AND job.node = ended.node);
+  AND NOT EXISTS (SELECT 1 FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+                  WHERE job.state = 3 AND job.finished_at IS NULL AND job.holder = ended.node);
 DELETE gone FROM {list @ended} AS ended
 STRAIGHT_JOIN {schema}.nodes AS gone FORCE INDEX (PRIMARY) ON gone.node = UNHEX(ended.id)
 WHERE gone.status >= 3;
