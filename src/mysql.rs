@@ -18,8 +18,8 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     Ok(with_settings(builder, config))
 }
 
-/// Returns a MySQL builder with the settings of a configuration, for the application's own pool. The
-/// configuration then needs no URL, and must not set `max_connections`.
+/// Returns a MySQL builder with the settings of a configuration, for the application's own pool.
+/// The configuration then needs no URL, and must not set `max_connections`.
 ///
 /// ```no_run
 /// use ratchet::mysql::sqlx::MySqlPool;

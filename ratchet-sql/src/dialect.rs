@@ -53,6 +53,7 @@ pub trait Dialect: Sized + Send + Sync + 'static {
 
     /// Returns the quoted name of a table for messages. `schema` is the schema of the store. By
     /// default, the schema contains the table.
+    #[must_use]
     fn table(schema: &str, name: &str) -> String {
         format!("{}.{name}", Self::quoted(schema))
     }

@@ -26,11 +26,10 @@ CREATE TABLE {schema}.routes (
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
 -- permit. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
 -- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
--- succeeded.
--- jobs_claim: the claim order of each route and priority; also the running jobs of each route.
--- jobs_state: the finished jobs, the longest finished first, because their holder is NULL; also the
--- claims of each node, because their finish time is NULL. So two uses cost one index. The server has
--- no indexes over some of the rows.
+-- succeeded. jobs_claim: the claim order of each route and priority; also the running jobs of each
+-- route. jobs_state: the finished jobs, the longest finished first, because their holder is NULL;
+-- also the claims of each node, because their finish time is NULL. So two uses cost one index. The
+-- server has no indexes over some of the rows.
 CREATE TABLE {schema}.jobs (
     id               BINARY(16) NOT NULL,
     run_at           BIGINT NOT NULL,
@@ -138,7 +137,8 @@ CREATE TABLE {schema}.lanes (
 ) {table};
 
 -- The unfinished jobs of lanes: the one with the lowest sequence number is the head, the others are
--- blocked. The order is not unique for the server, because a unique secondary index takes gap locks.
+-- blocked. The order is not unique for the server, because a unique secondary index takes gap
+-- locks.
 CREATE TABLE {schema}.lane_jobs (
     job   BINARY(16) NOT NULL,
     seq   BIGINT NOT NULL,

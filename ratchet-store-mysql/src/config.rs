@@ -20,8 +20,8 @@ pub const SCHEMES: [&str; 2] = ["mysql", "mariadb"];
 /// [`MysqlStore::pool_builder`].
 ///
 /// The schema is the prefix of the tables, `ratchet` by default. So the tables have names such as
-/// `ratchet_jobs`, in the database of the URL. Stores with different prefixes or databases never see
-/// each other.
+/// `ratchet_jobs`, in the database of the URL. Stores with different prefixes or databases never
+/// see each other.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -104,8 +104,8 @@ impl Builder {
 ratchet_sql::builder! {
     MysqlStore;
     /// Sets the maximum number of connections in the pool. The default is 10. The connection for
-    /// heartbeats and locks is not included. For a pool of the application, connecting fails if this
-    /// is set.
+    /// heartbeats and locks is not included. For a pool of the application, connecting fails if
+    /// this is set.
     max_connections;
     /// Sets how long a call waits for a connection of the pool. The default is 5 s. A pool of the
     /// application keeps its own setting.

@@ -71,8 +71,8 @@ impl Target {
     }
 }
 
-/// Returns the statements that set up a session. The two forms of comments make each server run only
-/// its own part: MariaDB ignores versions of MySQL from 5.7 on.
+/// Returns the statements that set up a session. The two forms of comments make each server run
+/// only its own part: MariaDB ignores versions of MySQL from 5.7 on.
 fn setup(deadline: Duration) -> String {
     let millis = time::duration_millis(deadline).clamp(1, i64::from(u32::MAX));
     let idle = seconds(deadline.min(IDLE));
@@ -88,8 +88,8 @@ fn setup(deadline: Duration) -> String {
     )
 }
 
-/// Rounds a limit up to seconds for the server. Returns at least 1, because 0 would mean no limit or
-/// no waiting.
+/// Rounds a limit up to seconds for the server. Returns at least 1, because 0 would mean no limit
+/// or no waiting.
 pub(crate) fn seconds(limit: Duration) -> u64 {
     let millis = u64::try_from(time::duration_millis(limit)).unwrap_or(1);
     millis.div_ceil(1_000).clamp(1, 31_536_000)

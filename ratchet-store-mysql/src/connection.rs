@@ -114,8 +114,8 @@ pub(crate) struct Lease {
     loss: Loss,
     /// Whether a transaction is open.
     in_transaction: bool,
-    /// Text that begins the transaction. It is sent together with the first statement, which saves a
-    /// round trip.
+    /// Text that begins the transaction. It is sent together with the first statement, which saves
+    /// a round trip.
     beginning: Option<String>,
     /// Whether the transaction waits for locks for another time than the session.
     impatient: bool,
@@ -490,10 +490,14 @@ impl Run<Mysql> for Lease {
 }
 
 impl ratchet_sql::Lease<Mysql> for Lease {
-    /// Returns the number in the first row, if the statement returns one. Otherwise returns how many
-    /// rows its last write has changed.
+    /// Returns the number in the first row, if the statement returns one. Otherwise returns how
+    /// many rows its last write has changed.
     async fn changed(&mut self, query: Query) -> Result<u64> {
-        let results = self.send(&query).await?;
+        let results = match self.send(&query).await {
+            // The database lacks a route of the jobs, so the statement has changed nothing.
+            Err(failure) if failure.refuted => return Ok(0),
+            results => results?,
+        };
         let Some(row) = results.rows.first() else {
             return Ok(results.changed.last().copied().unwrap_or_default());
         };

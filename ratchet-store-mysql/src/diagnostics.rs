@@ -111,8 +111,8 @@ fn settings(row: &Row) -> Inner<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Reads a row of the statement `held_by_sessions`. Returns a finding if a transaction has been open
-/// for a long time.
+/// Reads a row of the statement `held_by_sessions`. Returns a finding if a transaction has been
+/// open for a long time.
 fn held(row: &Row) -> Inner<Vec<Finding>> {
     let (session, words): (String, String) = (row.try_get(0)?, row.try_get(1)?);
     let mut holder = Holder::new(

@@ -57,6 +57,8 @@ fn of_server(number: u16, message: &str) -> Failure {
     failure.duplicate = matches!(number, 1022 | 1062 | 1586);
     failure.forbidden = matches!(number, 1044 | 1142 | 1143 | 1227 | 1370);
     failure.rolled_back = number == 1213;
+    // The column of a job's route is not NULL (jobs.sql).
+    failure.refuted = number == 1048;
     failure
 }
 
@@ -65,6 +67,7 @@ fn of_server(number: u16, message: &str) -> Failure {
 fn shown(number: u16, message: &str) -> String {
     let message = match number {
         1022 | 1062 | 1586 => "a key or an id exists already",
+        1048 => "the database lacks a route of the jobs",
         1153 => {
             "the call has more bytes than max_allowed_packet of the server allows; run: SET GLOBAL \
              max_allowed_packet = 67108864"
@@ -86,9 +89,9 @@ fn shown(number: u16, message: &str) -> String {
 /// Maps a number of the server to the kind of the error that the caller gets.
 fn kind_of(number: u16, message: &str) -> StoreErrorKind {
     match number {
-        // Record has changed, duplicate key, lock wait timeout, deadlock, NOWAIT. After a duplicate
-        // key, the next try finds the row that has the key or id.
-        1020 | 1022 | 1062 | 1205 | 1213 | 1586 | 3572 => StoreErrorKind::Contention,
+        // Record has changed, missing route, duplicate key, lock wait timeout, deadlock, NOWAIT.
+        // After a duplicate key, the next try finds the row that has the key or id.
+        1020 | 1022 | 1048 | 1062 | 1205 | 1213 | 1586 | 3572 => StoreErrorKind::Contention,
         // KILL QUERY, and statements that ran for too long.
         1317 | 1969 | 3024 => StoreErrorKind::Timeout,
         1021 | 1114 => StoreErrorKind::Full,

@@ -1,8 +1,8 @@
 //! Binds the arguments of statements, and writes them into the text.
 //!
 //! The store sends texts, not prepared statements: a text can have several parts, which the server
-//! runs in one round trip, and MySQL keeps no plans for prepared statements. Each argument becomes a
-//! literal. A list becomes the operands of `IN`, and a table a JSON text for `JSON_TABLE`.
+//! runs in one round trip, and MySQL keeps no plans for prepared statements. Each argument becomes
+//! a literal. A list becomes the operands of `IN`, and a table a JSON text for `JSON_TABLE`.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -15,6 +15,9 @@ use uuid::Uuid;
 pub(crate) const BEGIN: &str = "\u{1}";
 /// Line of a text at which its transaction ends.
 pub(crate) const COMMIT: &str = "\u{2}";
+/// Begins and ends the part of a text that is repeated for each row of a table. The number of the
+/// table's parameter comes first.
+pub(crate) const EACH: char = '\u{4}';
 
 /// How the session reads texts in quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +53,9 @@ enum Bound {
 struct TableRow {
     id: Option<Uuid>,
     json: String,
+    /// The names and the values of the columns. Empty if the statement does not repeat a part for
+    /// each row.
+    values: Vec<(&'static str, Bound)>,
 }
 
 impl Query {
@@ -72,9 +78,15 @@ impl Query {
         debug_assert_eq!(self.arguments.len(), self.parameters, "{}", self.text);
         let mut out = String::with_capacity(self.text.len() + self.size() * 2);
         let mut rest = &*self.text;
-        while let Some(at) = rest.find(['$', '\u{1}', '\u{2}']) {
+        while let Some(at) = rest.find(['$', '\u{1}', '\u{2}', EACH]) {
             let (before, found) = rest.split_at(at);
             out.push_str(before);
+            if let Some(each) = found.strip_prefix(EACH) {
+                let (part, behind) = each.split_once(EACH).unwrap_or((each, ""));
+                self.repeat(part, quoting, &mut out);
+                rest = behind;
+                continue;
+            }
             let digits = found[1..].bytes().take_while(u8::is_ascii_digit).count();
             let (mark, behind) = found.split_at(1 + digits);
             match (mark.as_bytes()[0], mark[1..].parse::<usize>()) {
@@ -92,6 +104,33 @@ impl Query {
         out
     }
 
+    /// Writes `part` once for each row of a table, with the values of the row in the place of their
+    /// names, such as `<id>`. The part begins with the number of the table's parameter.
+    fn repeat(&self, part: &str, quoting: Quoting, out: &mut String) {
+        let (number, part) = part.split_once(' ').unwrap_or((part, ""));
+        let place = number
+            .parse::<usize>()
+            .ok()
+            .and_then(|number| number.checked_sub(1));
+        let Some(Bound::Table(rows)) = place.and_then(|place| self.arguments.get(place)) else {
+            return;
+        };
+        for (index, row) in rows.iter().enumerate() {
+            out.push_str(if index > 0 { ",\n" } else { "" });
+            let mut rest = part;
+            while let Some((before, after)) = rest.split_once('<') {
+                let (name, behind) = after.split_once('>').unwrap_or((after, ""));
+                out.push_str(before);
+                match row.values.iter().find(|(column, _)| *column == name) {
+                    Some((_, value)) => value.write(quoting, out),
+                    None => out.push_str("NULL"),
+                }
+                rest = behind;
+            }
+            out.push_str(rest);
+        }
+    }
+
     /// Returns whether the text has a transaction of its own, unless it is part of another one.
     pub(crate) fn has_transaction(&self) -> bool {
         self.text.contains(BEGIN)
@@ -102,8 +141,8 @@ impl Query {
         self.arguments.iter().map(Bound::size).sum()
     }
 
-    /// Divides the first table of the statement, so that no part has more than `limit` bytes, unless
-    /// a single row has. Other tables keep the rows whose id is that of a row of the part.
+    /// Divides the first table of the statement, so that no part has more than `limit` bytes,
+    /// unless a single row has. Other tables keep the rows whose id is that of a row of the part.
     pub(crate) fn divided(&self, limit: usize) -> Vec<Self> {
         let tables = |bound: &Bound| matches!(bound, Bound::Table(_));
         let Some(first) = self.arguments.iter().position(tables) else {
@@ -115,11 +154,11 @@ impl Query {
         let mut parts: Vec<Vec<TableRow>> = vec![Vec::new()];
         let mut size = 0;
         for row in rows {
-            if size + row.json.len() > limit && size > 0 {
+            if size + row.size() > limit && size > 0 {
                 parts.push(Vec::new());
                 size = 0;
             }
-            size += row.json.len();
+            size += row.size();
             if let Some(part) = parts.last_mut() {
                 part.push(row.clone());
             }
@@ -149,12 +188,19 @@ impl fmt::Debug for Query {
     }
 }
 
+impl TableRow {
+    fn size(&self) -> usize {
+        let values = self.values.iter().map(|(_, value)| value.size() + 2);
+        self.json.len() + values.sum::<usize>()
+    }
+}
+
 impl Bound {
     fn size(&self) -> usize {
         match self {
             Self::Plain(text) | Self::Text(text) => text.len(),
             Self::Texts(texts) => texts.iter().map(|text| text.len() + 3).sum(),
-            Self::Table(rows) => rows.iter().map(|row| row.json.len() + 1).sum(),
+            Self::Table(rows) => rows.iter().map(|row| row.size() + 1).sum(),
         }
     }
 
@@ -241,22 +287,28 @@ impl ratchet_sql::Query for Query {
     }
 
     fn table(self, columns: &[(&'static str, &dyn Column)]) -> Self {
-        self.with(Bound::Table(rows(columns)))
+        let repeats = self.text.contains(EACH);
+        self.with(Bound::Table(rows(columns, repeats)))
     }
 
     /// Binds the first value of each column, or NULL if a column is empty.
     fn row(self, columns: &[(&'static str, &dyn Column)]) -> Self {
         columns.iter().fold(self, |query, (_, column)| {
-            query.with(match column.list() {
-                List::Str(texts) => Bound::Text(texts.first().copied().unwrap_or_default().into()),
-                List::String(texts) => Bound::Text(texts.first().cloned().unwrap_or_default()),
-                List::OptStr(texts) => optional(texts.first().copied().flatten()),
-                List::OptString(texts) => optional(texts.first().and_then(Option::as_deref)),
-                list => Bound::Plain(each_list!(list, values => values
-                    .first()
-                    .map_or_else(|| "NULL".to_owned(), literal))),
-            })
+            query.with(value(column.list(), 0))
         })
+    }
+}
+
+/// Returns the value at this place of a list, or NULL if the list is shorter.
+fn value(list: List<'_>, place: usize) -> Bound {
+    match list {
+        List::Str(texts) => optional(texts.get(place).copied()),
+        List::String(texts) => optional(texts.get(place).map(String::as_str)),
+        List::OptStr(texts) => optional(texts.get(place).copied().flatten()),
+        List::OptString(texts) => optional(texts.get(place).and_then(Option::as_deref)),
+        list => Bound::Plain(each_list!(list, values => values
+            .get(place)
+            .map_or_else(|| "NULL".to_owned(), literal))),
     }
 }
 
@@ -285,8 +337,10 @@ fn literal(cell: &impl Cell) -> String {
 
 /// Returns a table as JSON objects. Long texts come last in each object, because the server looks
 /// for each column from the beginning of the object.
-fn rows(columns: &[(&'static str, &dyn Column)]) -> Vec<TableRow> {
-    let mut columns: Vec<(&str, List<'_>)> = columns
+/// If the statement repeats a part for each row, the rows are only written there, so they need no
+/// JSON.
+fn rows(columns: &[(&'static str, &dyn Column)], repeats: bool) -> Vec<TableRow> {
+    let mut columns: Vec<(&'static str, List<'_>)> = columns
         .iter()
         .map(|(name, column)| (*name, column.list()))
         .collect();
@@ -294,6 +348,16 @@ fn rows(columns: &[(&'static str, &dyn Column)]) -> Vec<TableRow> {
     columns.sort_by_key(|(_, list)| matches!(list, List::Str(_) | List::OptStr(_)));
     let count = columns.iter().map(|(_, list)| list.len()).max();
     let row = |place: usize| {
+        if repeats {
+            let values = columns
+                .iter()
+                .map(|(name, list)| (*name, value(*list, place)));
+            return TableRow {
+                id: None,
+                json: String::new(),
+                values: values.collect(),
+            };
+        }
         let mut json = String::from("{");
         for (index, (name, list)) in columns.iter().enumerate() {
             let _ = write!(json, "{}\"{name}\":", if index > 0 { "," } else { "" });
@@ -307,7 +371,11 @@ fn rows(columns: &[(&'static str, &dyn Column)]) -> Vec<TableRow> {
             Some(List::Uuid(ids)) => ids.get(place).copied(),
             _ => None,
         };
-        TableRow { id, json }
+        TableRow {
+            id,
+            json,
+            values: Vec::new(),
+        }
     };
     (0..count.unwrap_or_default()).map(row).collect()
 }
@@ -457,6 +525,19 @@ mod tests {
         assert!(parts[0].contains("one") && !parts[0].contains("three"));
         assert!(parts[1].contains("three") && !parts[1].contains("one"));
         assert_eq!(query.divided(1).len(), 3);
+    }
+
+    #[test]
+    fn a_part_is_repeated_for_each_row() {
+        let (ids, texts) = (vec![Uuid::nil(), Uuid::max()], vec![Some("it's"), None]);
+        let text = format!("VALUES {EACH}1 (<id>, <text>, 1){EACH};");
+        let query = query(&text, 1).table(&[("id", &ids), ("text", &texts)]);
+        let (nil, max) = ("0".repeat(32), "f".repeat(32));
+        assert_eq!(
+            query.render(Quoting::Known, "", ""),
+            format!("VALUES (x'{nil}', 'it''s', 1),\n(x'{max}', NULL, 1);")
+        );
+        assert_eq!(query.divided(10).len(), 2);
     }
 
     #[test]

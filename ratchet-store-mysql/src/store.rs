@@ -45,9 +45,9 @@ impl MysqlStore {
     /// Connects to the database at this URL, and creates or upgrades the tables whose names begin
     /// with `ratchet_`.
     ///
-    /// The URL has the form `mysql://user:password@host:3306/database`; `mariadb://` is the same. It
-    /// accepts the query parameters of the driver, such as `ssl-mode` and `ssl-ca`. Unless the URL
-    /// has an `ssl-mode`, connections to other hosts are encrypted, and the certificate of the
+    /// The URL has the form `mysql://user:password@host:3306/database`; `mariadb://` is the same.
+    /// It accepts the query parameters of the driver, such as `ssl-mode` and `ssl-ca`. Unless the
+    /// URL has an `ssl-mode`, connections to other hosts are encrypted, and the certificate of the
     /// server is verified.
     ///
     /// # Errors
@@ -85,8 +85,8 @@ impl MysqlStore {
 
     /// Returns all migrations that create the tables with this prefix, in order.
     ///
-    /// The scripts of these migrations can be read, or run by hand in the database of the tables. If
-    /// you run them by hand, connect with [`Builder::migrate`] set to `false`. A script that was
+    /// The scripts of these migrations can be read, or run by hand in the database of the tables.
+    /// If you run them by hand, connect with [`Builder::migrate`] set to `false`. A script that was
     /// interrupted can run again.
     #[must_use]
     pub fn migrations(schema: &str) -> Vec<Migration> {

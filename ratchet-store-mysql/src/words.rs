@@ -1,6 +1,6 @@
 //! The placeholders in the texts of statements.
 
-use crate::query::{BEGIN, COMMIT};
+use crate::query::{BEGIN, COMMIT, EACH};
 
 /// SQL expression that returns the time of the database, in milliseconds since 1970. It is rounded
 /// down, as all times are, and does not depend on the time zone of the session. The server reads
@@ -44,8 +44,8 @@ impl Place {
         }
     }
 
-    /// Replaces the placeholders of names: `{schema}.jobs` by the name of the table, `{database}` by
-    /// a text with the name of the database, and `{table}` by the options of a table.
+    /// Replaces the placeholders of names: `{schema}.jobs` by the name of the table, `{database}`
+    /// by a text with the name of the database, and `{table}` by the options of a table.
     pub(crate) fn fill(&self, text: &str) -> String {
         let mut parts = text.split("{schema}.");
         let mut filled = parts.next().unwrap_or_default().to_owned();
@@ -72,6 +72,7 @@ impl Place {
     /// - `{rows @given (job id, seq bigint)}` becomes the rows of a table parameter, and
     ///   `{list @ids}` and `{names @names}` those of a list in a variable. The type `whole` is the
     ///   row itself, as JSON.
+    /// - `{each $1 (<id>, <seq> + 1)}` is repeated for each row of a table parameter.
     /// - `{hex id}` and `{json text}` collect ids or JSON values to such a list.
     /// - `{patience $2}` makes the statements after it wait only briefly for locks, unless `$2` is
     ///   true. `{patient}` restores the session.
@@ -120,6 +121,7 @@ fn replacement(word: &str) -> Option<String> {
                 columns.join(", ")
             )
         }
+        "each" => format!("{EACH}{}{EACH}", argument.trim_start_matches('$')),
         "list" => format!(
             "JSON_TABLE({argument}, '$[*]' COLUMNS (place FOR ORDINALITY, id CHAR(32) PATH '$'))"
         ),

@@ -49,8 +49,8 @@ FROM {rows $1 (job id, queue name, lane name, seq bigint)} AS given
 -- name: advance_lanes
 -- Removes ended jobs ($2) from locked lanes ($1), makes the new heads claimable, and deletes empty
 -- lanes. [lane.head] [lane.promote] [lane.cancel] lane_jobs_order and primary keys. Must come after
--- the statement that locked the lanes, to see all jobs that entered them: so the heads are read with
--- a lock, which sees them even in an older snapshot of the application's transaction.
+-- the statement that locked the lanes, to see all jobs that entered them: so the heads are read
+-- with a lock, which sees them even in an older snapshot of the application's transaction.
 SET @given = $1;
 BEGIN;
 DELETE FROM {schema}.lane_jobs WHERE job IN ($2);

@@ -4,9 +4,9 @@
 -- Acquires a free lock, or acquires it again for its owner; otherwise returns its holder.
 -- ratchet_core::store::renewed_end defines the new expiry. [lock.exclusive] [lock.held]
 -- [lock.expire] [lock.again] [lock.fence] Primary key of locks. The first write locks the row, or
--- creates one that nobody holds and that no other transaction can see. Its lock is exclusive, so two
--- callers cannot deadlock. The server evaluates the assignments of the update in their order, so the
--- owner comes last.
+-- creates one that no owner holds and that no other transaction can see. Its lock is exclusive, so
+-- two callers cannot deadlock. The server evaluates the assignments of the update in their order,
+-- so the owner comes last.
 BEGIN;
 INSERT INTO {schema}.locks (name, owner, fence, expires_at) VALUES ($1, '', 0, 0)
 ON DUPLICATE KEY UPDATE fence = fence;

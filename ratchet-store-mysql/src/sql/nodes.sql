@@ -79,8 +79,8 @@ SELECT UNHEX(buried.id) FROM {list @buried} AS buried;
 COMMIT
 
 -- name: forget_nodes
--- Deletes ended nodes that own no claim. A node that has ended claims no more. [node.forget] Primary
--- key; jobs_state, read in a separate query, because a DELETE would lock what it reads.
+-- Deletes ended nodes that own no claim. A node that has ended claims no more. [node.forget]
+-- Primary key; jobs_state, read in a separate query, because a DELETE would lock what it reads.
 BEGIN;
 SELECT {hex ended.node} INTO @ended
 FROM {schema}.nodes AS ended FORCE INDEX (PRIMARY)

@@ -127,8 +127,8 @@ impl Database {
         self.execute(&script).await
     }
 
-    /// Returns a builder of a store on the database, with few connections, because many tests run at
-    /// once.
+    /// Returns a builder of a store on the database, with few connections, because many tests run
+    /// at once.
     pub(crate) fn builder(&self) -> Builder {
         MysqlStore::builder(&self.url)
             .max_connections(4)

@@ -177,7 +177,7 @@ pub(crate) async fn unknown_users_and_databases_are_misconfigured(database: Arc<
     let (authority, _) = rest.split_once('/').unwrap();
     let host = authority.rsplit('@').next().unwrap();
     for url in [
-        format!("{scheme}://nobody_here:secret@{host}/mysql"),
+        format!("{scheme}://stranger_here:secret@{host}/mysql"),
         format!("{scheme}://{authority}/nowhere_here"),
     ] {
         let error = MysqlStore::connect(&url).await.unwrap_err();

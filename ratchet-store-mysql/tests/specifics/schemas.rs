@@ -106,7 +106,7 @@ pub(crate) async fn a_table_without_transactions_is_refused(database: Arc<Databa
 }
 
 /// The number of migrations in this version.
-const KNOWN: usize = 1;
+const KNOWN: u32 = 1;
 
 /// Returns the builder of a later version, with two more migrations.
 fn next(database: &Database) -> Builder {
@@ -130,7 +130,10 @@ pub(crate) async fn many_starters_migrate_once(database: Arc<Database>) {
         enqueue(&store, job()).await;
     }
     let applied = "SELECT COUNT(*) FROM {database}.ratchet_migrations WHERE checksum <> ''";
-    assert_eq!(database.number(applied).await.unwrap(), KNOWN as i64 + 2);
+    assert_eq!(
+        database.number(applied).await.unwrap(),
+        i64::from(KNOWN) + 2
+    );
 }
 
 pub(crate) async fn an_interrupted_migration_is_finished(database: Arc<Database>) {
@@ -154,7 +157,7 @@ pub(crate) async fn an_interrupted_migration_is_finished(database: Arc<Database>
         let store = open(&database).await;
         enqueue(&store, job()).await;
         let applied = "SELECT COUNT(*) FROM {database}.ratchet_migrations WHERE checksum <> ''";
-        assert_eq!(database.number(applied).await.unwrap(), KNOWN as i64);
+        assert_eq!(database.number(applied).await.unwrap(), i64::from(KNOWN));
     }
 }
 
@@ -274,10 +277,16 @@ pub(crate) async fn an_older_schema_is_brought_up_to_date(database: Arc<Database
         StoreErrorKind::SchemaMismatch(SchemaProblem::Behind),
     );
     let pending = next(&database).pending_migrations().await.unwrap();
-    assert_eq!(pending, next(&database).migrations().split_off(KNOWN));
+    assert_eq!(
+        pending,
+        next(&database).migrations().split_off(KNOWN as usize)
+    );
     let store = next(&database).connect().await.unwrap();
     let applied = "SELECT COUNT(*) FROM {database}.ratchet_migrations";
-    assert_eq!(database.number(applied).await.unwrap(), KNOWN as i64 + 2);
+    assert_eq!(
+        database.number(applied).await.unwrap(),
+        i64::from(KNOWN) + 2
+    );
     // The lock that was stored before the migrations is still held.
     let (lock, other) = (name("l"), name("other"));
     let taken = store.acquire(&lock, &other, Duration::from_secs(9)).await;

@@ -88,8 +88,8 @@ fn find() -> Option<Programs> {
 }
 
 /// Starts a server with the installed programs, on a fresh data directory. Every user of this
-/// machine may connect over the loopback interface without a password, since the server is temporary
-/// and holds nothing secret.
+/// machine may connect over the loopback interface without a password, since the server is
+/// temporary and holds nothing secret.
 fn start() -> Result<Server> {
     let programs = find().context("no mariadbd and mariadb-install-db")?;
     let user = user()?;
@@ -111,8 +111,8 @@ fn start() -> Result<Server> {
     );
     let port = free_port()?;
     let (pid, log) = (quoted(directory.join("pid")), quoted(log));
-    // The settings that durability depends on are the defaults; they are set here because figures and
-    // crash tests depend on them.
+    // The settings that durability depends on are the defaults; they are set here because figures
+    // and crash tests depend on them.
     let server = format!(
         "{} --no-defaults {as_user} --datadir={} --bind-address=127.0.0.1 --port={port} \
          --socket={} --pid-file={pid} --max-connections=300 --innodb-flush-log-at-trx-commit=1 \
@@ -150,7 +150,11 @@ fn user() -> Result<Option<&'static str>> {
     if !local::is_root()? {
         return Ok(None);
     }
-    let exists = |name: &&str| process::works(process::program("id").args(["-u", name]));
-    let other = ["mysql", "nobody"].into_iter().find(exists);
-    Ok(Some(other.context("there is no user but root")?))
+    let user = "mysql";
+    let exists = process::works(process::program("id").args(["-u", user]));
+    ensure!(
+        exists,
+        "MariaDB refuses root, and there is no user `{user}`"
+    );
+    Ok(Some(user))
 }
