@@ -85,6 +85,7 @@ macro_rules! backends {
 backends! {
     "sqlite": sqlite::SqliteStore, ["sqlite"];
     "postgres": postgres::PostgresStore, ["postgres", "postgresql"];
+    "mysql": mysql::MysqlStore, ["mysql", "mariadb"];
     "sqlserver": sqlserver::SqlServerStore, ["sqlserver", "mssql"];
     "mongo": mongo::MongoStore, ["mongodb", "mongodb+srv"];
 }

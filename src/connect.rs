@@ -8,6 +8,7 @@ use crate::backends::{driver, known_schemes};
 /// |---|---|---|
 /// | `sqlite://path/to/file.db` | SQLite, one file, any number of processes on one host | `sqlite` |
 /// | `postgres://user@host/database` | PostgreSQL, one schema, any number of hosts | `postgres` |
+/// | `mysql://user@host/database`, `mariadb://…` | MySQL or MariaDB, one database, any number of hosts | `mysql` |
 /// | `sqlserver://user:password@host/database`, `mssql://…` | SQL Server, one schema, any number of hosts | `sqlserver` |
 /// | `mongodb://host/database`, `mongodb+srv://…` | MongoDB, one database, any number of hosts | `mongo` |
 /// | `memory:` | the in-memory store: nothing is durable, for tests | always enabled |
@@ -38,8 +39,8 @@ pub async fn connect(url: &str) -> Result<SharedStore, ConnectError> {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use ratchet::ConnectError;
 ///
-/// match ratchet::connect("mysql://localhost/jobs").await {
-///     Err(ConnectError::UnknownScheme(scheme)) => assert_eq!(scheme, "mysql"),
+/// match ratchet::connect("oracle://localhost/jobs").await {
+///     Err(ConnectError::UnknownScheme(scheme)) => assert_eq!(scheme, "oracle"),
 ///     Err(ConnectError::MissingFeature { feature, .. }) => eprintln!("enable {feature}"),
 ///     Err(ConnectError::Store(error)) if error.is_transient() => eprintln!("later: {error}"),
 ///     Err(error) => eprintln!("{error}"),
@@ -88,11 +89,11 @@ mod tests {
 
     #[tokio::test]
     async fn unknown_schemes_are_named_and_nothing_else_of_the_url() {
-        let error = connect("mysql://bob:secret@db/jobs").await.unwrap_err();
+        let error = connect("oracle://bob:secret@db/jobs").await.unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
-                "no backend is known for URLs that begin with `mysql:`; the schemes are {}",
+                "no backend is known for URLs that begin with `oracle:`; the schemes are {}",
                 known_schemes()
             )
         );

@@ -51,7 +51,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `sqlite` (default), `postgres`, `mongo`, `sqlserver` | a backend: a scheme for [`connect`] and a module with its builder |
+//! | `sqlite` (default), `postgres`, `mysql`, `mongo`, `sqlserver` | a backend: a scheme for [`connect`] and a module with its builder |
 //! | `macros` (default) | the attribute [`job`](macro@job) |
 //! | `cron` (default) | cron expressions and time zones |
 //! | `sysinfo` (default) | processor and memory use of each node |
@@ -261,6 +261,8 @@ pub mod http {
 // The backends. Their table is in `backends`.
 #[cfg(feature = "mongo")]
 pub mod mongo;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]

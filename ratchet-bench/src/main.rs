@@ -59,7 +59,7 @@ struct Options {
     #[arg(long, value_enum, default_value = "ratchet")]
     peer: Peer,
     /// The URL of an empty database, or with --fresh the URL of a database server: memory:,
-    /// sqlite://FILE, postgres://…, sqlserver://… or mongodb://…
+    /// sqlite://FILE, postgres://…, mysql://…, sqlserver://… or mongodb://…
     #[arg(long)]
     url: String,
     /// Number of jobs to enqueue, drain or contend for; number of definitions (recurring)
@@ -105,8 +105,8 @@ struct Options {
     /// Time that each body sleeps, in milliseconds (drain)
     #[arg(long, default_value_t = 0)]
     work_ms: u64,
-    /// Create a database on the server for this run, and drop it at the end (PostgreSQL, SQL
-    /// Server, MongoDB)
+    /// Create a database on the server for this run, and drop it at the end (PostgreSQL, MySQL,
+    /// SQL Server, MongoDB)
     #[arg(long)]
     fresh: bool,
     /// Count the SQL statements; requires --fresh, and a PostgreSQL server that has loaded

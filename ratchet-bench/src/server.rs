@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ratchet::sqlserver::{DriverConnection, SqlServerStore};
+use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -16,6 +17,10 @@ fn is_postgres(url: &str) -> bool {
 /// Returns whether the URL names a MongoDB server.
 fn is_mongodb(url: &str) -> bool {
     url.starts_with("mongodb://") || url.starts_with("mongodb+srv://")
+}
+
+fn is_mysql(url: &str) -> bool {
+    url.starts_with("mysql://") || url.starts_with("mariadb://")
 }
 
 fn is_sqlserver(url: &str) -> bool {
@@ -34,6 +39,7 @@ pub(crate) struct Fresh {
 /// the run.
 enum Admin {
     Postgres(PgConnection),
+    MySql(MySqlConnection),
     MongoDb(mongodb::Client),
     SqlServer(Box<DriverConnection>),
 }
@@ -52,10 +58,17 @@ impl Fresh {
             Admin::MongoDb(client)
         } else if is_sqlserver(url) {
             Admin::SqlServer(Box::new(create_on_sqlserver(url, &name).await?))
+        } else if is_mysql(url) {
+            let mut server = MySqlConnection::connect(url).await?;
+            let create = format!("DROP DATABASE IF EXISTS {name}; CREATE DATABASE {name}");
+            sqlx::raw_sql(AssertSqlSafe(create))
+                .execute(&mut server)
+                .await?;
+            Admin::MySql(server)
         } else {
             ensure!(
                 is_postgres(url),
-                "--fresh works only with PostgreSQL, SQL Server and MongoDB"
+                "--fresh works only with PostgreSQL, MySQL, SQL Server and MongoDB"
             );
             Admin::Postgres(create_on_postgres(url, &name, &fresh, count).await?)
         };
@@ -70,6 +83,12 @@ impl Fresh {
         match self.admin {
             Admin::Postgres(mut server) => {
                 let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+                sqlx::raw_sql(AssertSqlSafe(drop))
+                    .execute(&mut server)
+                    .await?;
+            }
+            Admin::MySql(mut server) => {
+                let drop = format!("DROP DATABASE {}", self.name);
                 sqlx::raw_sql(AssertSqlSafe(drop))
                     .execute(&mut server)
                     .await?;

@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 ///
 /// let servers = BACKENDS.iter().filter(|backend| backend.server);
 /// let schemes: Vec<&str> = servers.map(|backend| backend.schemes[0]).collect();
-/// assert_eq!(schemes, ["postgres", "sqlserver", "mongodb"]);
+/// assert_eq!(schemes, ["postgres", "mysql", "sqlserver", "mongodb"]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -27,6 +27,7 @@ pub struct Backend {
 pub const BACKENDS: &[Backend] = &[
     Backend::new(Some("store.sqlite"), &["sqlite"], false),
     Backend::new(Some("store.postgres"), &["postgres", "postgresql"], true),
+    Backend::new(Some("store.mysql"), &["mysql", "mariadb"], true),
     Backend::new(Some("store.sqlserver"), &["sqlserver", "mssql"], true),
     Backend::new(Some("store.mongo"), &["mongodb", "mongodb+srv"], true),
     Backend::new(None, &["memory"], false),

@@ -74,7 +74,7 @@ impl<D: Dialect> SqlStore<D> {
         // the node releases them.
         let mut end = None;
         while rounds.begin_round() {
-            let wanted = request.limit - claimed.len();
+            let wanted = request.limit.saturating_sub(claimed.len());
             let look = Look {
                 request,
                 wanted,
@@ -124,7 +124,7 @@ impl<D: Dialect> SqlStore<D> {
                     break;
                 }
             }
-            if claimed.len() == request.limit || !rounds.looks_again(found) {
+            if claimed.len() >= request.limit || !rounds.looks_again(found) {
                 break;
             }
         }

@@ -65,7 +65,7 @@ impl<D: Dialect> SqlStore<D> {
             let count = row.try_get::<i64>(1)?.unsigned_abs();
             lost.push((row.try_get::<i32>(0)?.into(), count));
         }
-        let table = |name: &str| format!("{}.{name}", D::quoted(self.schema()));
+        let table = |name: &str| D::table(self.schema(), name);
         let (jobs, routes) = (table("jobs"), table("routes"));
         let repair = format!("UPDATE {jobs} SET route = (its id in {routes}) WHERE route = N");
         Ok(Finding::lost_routes(&lost, &repair).into_iter().collect())

@@ -51,6 +51,13 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     /// Quotes a name for use in a statement. The name may contain any characters.
     fn quoted(name: &str) -> String;
 
+    /// Returns the quoted name of a table for messages. `schema` is the schema of the store. By
+    /// default, the schema contains the table.
+    #[must_use]
+    fn table(schema: &str, name: &str) -> String {
+        format!("{}.{name}", Self::quoted(schema))
+    }
+
     /// Returns the reason why the server would reject or change a name. Returns `None` if the
     /// server accepts the name unchanged. The caller has already rejected empty names, and names
     /// with a NUL character or a brace.

@@ -135,7 +135,8 @@ impl<D: Dialect> SqlStore<D> {
             if !row.try_get::<bool>(1)? {
                 return Err(self.refute(on, insert.last).await);
             }
-            stored = row::count(row.try_get::<i64>(0)?, "count")?;
+            // A dialect may divide a large statement, and returns a row for each part.
+            stored += row::count::<usize>(row.try_get::<i64>(0)?, "count")?;
         }
         Ok(stored)
     }

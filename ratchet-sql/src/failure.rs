@@ -26,6 +26,9 @@ pub struct Failure {
     pub refuted: bool,
     /// Whether the database user lacks a privilege that an administrator could grant.
     pub forbidden: bool,
+    /// Whether the server has rolled back the whole transaction of the call, not only the
+    /// statement. Set only by dialects whose servers do this for some failures.
+    pub rolled_back: bool,
     text: String,
     /// The problem with the caller's input. `None` if the input did not cause the failure.
     refused: Option<InvalidInput>,
@@ -56,6 +59,7 @@ impl Failure {
             duplicate: false,
             refuted: false,
             forbidden: false,
+            rolled_back: false,
             text: text.into(),
             refused: None,
         }

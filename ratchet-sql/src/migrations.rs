@@ -259,7 +259,15 @@ pub fn objects<D: Dialect>(steps: &[Step]) -> impl Iterator<Item = String> {
 
 /// Returns the names of the indexes that the migrations create.
 pub fn indexes(steps: &[Step]) -> impl Iterator<Item = String> {
-    made(steps, &["CREATE INDEX ", "CREATE UNIQUE INDEX "])
+    made(
+        steps,
+        &[
+            "CREATE INDEX ",
+            "CREATE UNIQUE INDEX ",
+            "    INDEX ",
+            "    UNIQUE INDEX ",
+        ],
+    )
 }
 
 /// Returns the names of the objects that the migrations create. A name is the word after one of the

@@ -31,7 +31,7 @@ pub(crate) struct Needs {
 }
 
 /// All stores. A new store is one more entry.
-pub(crate) static BACKENDS: [Backend; 6] = [
+pub(crate) static BACKENDS: [Backend; 7] = [
     Backend {
         name: "memory",
         sql: None,
@@ -66,6 +66,17 @@ pub(crate) static BACKENDS: [Backend; 6] = [
             url: db::sqlserver::URL,
             provide: db::sqlserver::provide,
             own: db::sqlserver::provide,
+        }),
+    },
+    Backend {
+        name: "mysql",
+        sql: Some("ratchet-store-mysql"),
+        words: &["mysql", "mariadb"],
+        bench: Some("MariaDB"),
+        server: Some(Needs {
+            url: db::mysql::URL,
+            provide: db::mysql::provide,
+            own: db::mysql::own,
         }),
     },
     Backend {

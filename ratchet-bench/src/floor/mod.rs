@@ -4,6 +4,7 @@
 //! claim tokens, no history, no unique keys and only one node. A program that needs these features
 //! pays for them, with or without a library.
 
+mod mysql;
 mod postgres;
 mod sqlite;
 
@@ -24,7 +25,10 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
     let mut outcome = match options.url.split_once("://") {
         Some(("sqlite", path)) => sqlite::run(scenario, options, path)?,
         Some(("postgres" | "postgresql", _)) => postgres::run(scenario, options).await?,
-        _ => bail!("the floor program supports only sqlite://FILE and postgres://… URLs"),
+        Some(("mysql" | "mariadb", _)) => mysql::run(scenario, options).await?,
+        _ => {
+            bail!("the floor program supports only sqlite://FILE, postgres://… and mysql://… URLs")
+        }
     };
     outcome.peer = "floor".to_owned();
     outcome.scenario = scenario.to_owned();

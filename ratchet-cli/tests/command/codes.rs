@@ -44,7 +44,7 @@ fn failures_have_codes() {
         .exits(4)
         .complains("pending");
     // Exit code 7: the configuration is invalid.
-    Place::of("mysql://host/db").run(&["status"]).exits(7);
+    Place::of("oracle://host/db").run(&["status"]).exits(7);
     finish(place.command().arg("status"), None)
         .exits(7)
         .complains("no database is configured");

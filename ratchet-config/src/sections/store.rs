@@ -11,7 +11,8 @@ section! {
     /// The database, and how Ratchet connects to it.
     pub struct StoreConfig in "store" {
         /// URL of the database. The scheme of the URL chooses the backend: `sqlite://jobs.db`,
-        /// `postgres://user:password@host/database`, `sqlserver://…`, `mongodb://…` or `memory:`.
+        /// `postgres://user:password@host/database`, `mysql://…`, `sqlserver://…`, `mongodb://…` or
+        /// `memory:`.
         url: Option<DatabaseUrl>, example "\"postgres://ratchet@localhost/jobs\"", setting "the URL";
 
         /// File with the URL in its first line. Cannot be set together with `url`.
@@ -30,7 +31,7 @@ section! {
         deadline: Option<Duration> as "duration", example "\"10s\"";
 
         /// Application name that the connections send to the server. If unset, the name in the URL,
-        /// or `ratchet` if the URL has no name.
+        /// or `ratchet` if the URL has no name. Not supported for MySQL.
         application_name: Option<String>, example "\"ratchet\"";
     }
     with {
@@ -38,6 +39,8 @@ section! {
         sqlite: SqliteConfig,
         /// Settings that apply to PostgreSQL only.
         postgres: PostgresConfig,
+        /// Settings that apply to MySQL and MariaDB only.
+        mysql: MysqlConfig,
         /// Settings that apply to SQL Server only.
         sqlserver: SqlServerConfig,
         /// Settings that apply to MongoDB only.
@@ -119,6 +122,21 @@ section! {
     }
 }
 
+section! {
+    /// Settings that apply to MySQL and MariaDB only.
+    pub struct MysqlConfig in "store.mysql" {
+        /// Prefix of the names of Ratchet's tables, before `_`. The tables are in the database of
+        /// the URL.
+        schema: Option<String>, default "ratchet";
+
+        /// Maximum time that a store call waits for a connection from the pool.
+        acquire_timeout: Option<Duration> as "duration", default "5s";
+
+        /// Age at which the pool replaces a connection.
+        max_lifetime: Option<Duration> as "duration", default "30m";
+    }
+}
+
 /// The encryption of the connection to SQL Server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -187,9 +205,10 @@ section! {
 
 /// Sections of the backends in the order of the sample file. Each item contains the description and
 /// the keys of a section.
-pub(crate) const STORES: [(&[&str], &[Key]); 4] = [
+pub(crate) const STORES: [(&[&str], &[Key]); 5] = [
     (SqliteConfig::ABOUT, SqliteConfig::KEYS),
     (PostgresConfig::ABOUT, PostgresConfig::KEYS),
+    (MysqlConfig::ABOUT, MysqlConfig::KEYS),
     (SqlServerConfig::ABOUT, SqlServerConfig::KEYS),
     (MongoConfig::ABOUT, MongoConfig::KEYS),
 ];

@@ -37,6 +37,8 @@ fn places(secret: &str) -> Vec<String> {
         "mongodb",
         "mongodb+srv",
         "mysql",
+        "mariadb",
+        "oracle",
         "POSTGRES",
     ]
     .iter()
@@ -189,7 +191,8 @@ fn what_is_harmless_is_shown() {
             "postgres://db/jobs?password=***",
         ),
         ("host=db password=x dbname=jobs", "host=db password=*** ***"),
-        ("mysql://me:x@db/jobs", "mysql://***"),
+        ("mysql://me:x@db/jobs", "mysql://me:***@db/jobs"),
+        ("oracle://me:x@db/jobs", "oracle://***"),
         ("hunter2", "***"),
     ];
     for (url, shown) in table {

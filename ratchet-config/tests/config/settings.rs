@@ -476,7 +476,7 @@ fn settings_of_another_backend_than_the_urls_are_refused() {
             "url = 'postgres://h/d'\nmongo.prefix = 'a'",
             &["store.mongo.prefix", "store.url"],
         ),
-        ("url = 'mysql://h/d'", &["store.url"]),
+        ("url = 'oracle://h/d'", &["store.url"]),
         ("url = 'hunter2'", &["store.url"]),
     ];
     for (file, keys) in table {

@@ -92,7 +92,7 @@ pub(super) fn install_and_start() -> Result<Server> {
     start()
 }
 
-fn apt(args: &[&str]) -> Result<()> {
+pub(super) fn apt(args: &[&str]) -> Result<()> {
     let mut apt = process::program("apt-get");
     process::run(apt.args(args).env("DEBIAN_FRONTEND", "noninteractive"))
 }
@@ -146,7 +146,7 @@ fn user() -> Result<User> {
     )?))
 }
 
-fn is_root() -> Result<bool> {
+pub(super) fn is_root() -> Result<bool> {
     Ok(output(Command::new("id").arg("-u"))? == "0")
 }
 

@@ -8,6 +8,7 @@ mod keeper;
 mod local;
 mod memory;
 pub(crate) mod mongodb;
+pub(crate) mod mysql;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod sqlserver;
@@ -62,6 +63,8 @@ enum Kind {
     Mongodb,
     /// A server without a replica set.
     MongodbStandalone,
+    /// A MariaDB.
+    Mysql,
 }
 
 impl Kind {
@@ -70,6 +73,7 @@ impl Kind {
             Self::Postgres => "postgres",
             Self::Mongodb => "mongodb",
             Self::MongodbStandalone => "mongodb-standalone",
+            Self::Mysql => "mysql",
         }
     }
 
@@ -79,6 +83,7 @@ impl Kind {
             Self::Postgres => postgres::URL,
             Self::Mongodb => mongodb::URL,
             Self::MongodbStandalone => mongodb::STANDALONE_URL,
+            Self::Mysql => mysql::URL,
         }
     }
 
@@ -87,6 +92,7 @@ impl Kind {
             Self::Postgres => postgres::own(),
             Self::Mongodb => mongodb::own(),
             Self::MongodbStandalone => mongodb::own_standalone(),
+            Self::Mysql => mysql::own(),
         }
     }
 

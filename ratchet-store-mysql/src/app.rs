@@ -1,0 +1,95 @@
+//! Enqueues jobs inside transactions of the application.
+
+use futures_util::future::BoxFuture;
+use ratchet_core::Result;
+use ratchet_core::cluster::JobWakeups;
+use ratchet_core::model::{Enqueued, NewJob};
+use ratchet_core::store::{AppConnection, AppTransaction, TransactionStore};
+use ratchet_sql::{Connections as _, Failure};
+use sqlx::MySql;
+use sqlx::mysql::MySqlConnection;
+
+use crate::store::MysqlStore;
+
+impl AppTransaction<MysqlStore> for sqlx::Transaction<'_, MySql> {
+    fn connection(&mut self) -> AppConnection<'_> {
+        let connection: &mut MySqlConnection = self;
+        AppConnection::Exclusive(connection)
+    }
+}
+
+impl AppTransaction<MysqlStore> for MySqlConnection {
+    fn connection(&mut self) -> AppConnection<'_> {
+        AppConnection::Exclusive(self)
+    }
+}
+
+impl TransactionStore for MysqlStore {
+    /// Stores jobs inside a transaction of the application. `connection` is the connection of that
+    /// transaction, and it must lead to the store's server. The jobs exist once the transaction
+    /// commits. If the transaction rolls back, no jobs are stored. Pass a `Transaction` of the
+    /// driver as `&mut *tx`.
+    ///
+    /// The clauses of [`JobStore::enqueue`](ratchet_core::store::JobStore::enqueue) hold. If a
+    /// concurrent transaction takes a key of these jobs first, the store rolls back to a savepoint
+    /// and tries again.
+    ///
+    /// Use `READ COMMITTED` for such transactions. `REPEATABLE READ`, the default of the server,
+    /// reads a snapshot from the first statement of the transaction on:
+    /// - A unique key whose job has ended since then may still count as taken. The call then
+    ///   returns `Duplicate` with the ended job.
+    /// - A parent that has ended since then may still count as unfinished. Its new child may then
+    ///   wait for ever.
+    /// - A key that another transaction takes may stay invisible. The call then fails with
+    ///   `Contention`.
+    ///
+    /// The lanes of the new jobs stay locked until the transaction ends. Meanwhile, other enqueues
+    /// into these lanes and settlements of the lanes' heads wait. So keep such transactions short.
+    /// Transactions that enqueue more than once must use the lanes in the same order. Otherwise two
+    /// of them may deadlock.
+    ///
+    /// The parents of the new jobs and the batches that new jobs join stay locked too. Settlements
+    /// and reports (progress, checkpoints, signs of life) of these parents wait until the
+    /// transaction ends. So do settlements of other jobs in these batches. A node sends settlements
+    /// and reports of several jobs in one call, so other jobs of the same node may be delayed too.
+    /// So keep the transaction far shorter than the store's deadline and the jobs' stall timeouts.
+    ///
+    /// A body may enqueue children of its own job in such a transaction. It must then not report
+    /// anything before the transaction commits, because the report would wait for the transaction.
+    ///
+    /// The commit sends no wakeup, so nodes find the jobs at their next poll. The session keeps
+    /// variables whose names begin with `@ratchet_`.
+    ///
+    /// # Errors
+    /// - `Invalid` if a job has an invalid value, such as an unknown parent. The transaction can
+    ///   continue.
+    /// - `Contention` if other transactions took a key of these jobs in every try, or after a
+    ///   deadlock. Begin the transaction again: after a deadlock, the server has rolled back all of
+    ///   it, and runs later statements without a transaction.
+    /// - `Misconfigured` if the connection is not in a transaction.
+    /// - `Unavailable` if the store is closed.
+    /// - A failure of the database, after which the transaction can only be rolled back.
+    /// - `Timeout` after the deadline, or after twice the deadline if the server does not answer.
+    ///   Roll back in this case, too.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, some of the jobs may already be written in the transaction. The
+    /// caller must then roll back.
+    fn enqueue_on<'a>(
+        &'a self,
+        connection: AppConnection<'a>,
+        jobs: Vec<NewJob>,
+        _wakeups: JobWakeups,
+    ) -> BoxFuture<'a, Result<Vec<Enqueued>>> {
+        const OPERATION: &str = "enqueue_in";
+        let connection = connection.exclusive::<MySqlConnection>();
+        Box::pin(async move {
+            let connection = connection?;
+            if self.shared().pools().is_closed() {
+                return Err(Failure::closed().during(OPERATION));
+            }
+            let enqueued = self.enqueue_through(connection, &jobs).await;
+            enqueued.map_err(|failure| failure.during(OPERATION))
+        })
+    }
+}

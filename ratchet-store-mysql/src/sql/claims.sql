@@ -1,0 +1,279 @@
+-- Claims jobs, and settles, reports on and reclaims claims.
+
+-- name: claim_jobs
+-- Claims the first $5 due jobs in claim order for node $6, with their payloads if $7.
+-- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
+-- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1 are the wanted
+-- routes, their queues, and how many candidates of each to look at (NULL: $4). $2 and $8 are the id
+-- (0: none) and the stamp of the last route that the caller has read; if the last route in the
+-- table is another one, nothing is claimed. $3 is the aging interval, $4 the number of candidates.
+--
+-- Claims share the first gate, which a pause locks alone (await_claims). The statement then reads
+-- the first entry of jobs_claim for each route and priority. Only the $4 first of these ranges, in
+-- the order of their first jobs, can have one of the $4 first candidates. The server has no joins
+-- with a range for each row, so the statement writes a query that reads these ranges in order, and
+-- runs it. It merges the candidates by ratchet_core::priority::ClaimRank, without locks, then locks
+-- as many rows as are wanted by their primary keys, and skips the rows that are locked. The
+-- condition is checked again on each locked row. No index is locked except the primary key, and
+-- under READ COMMITTED there are no gap locks.
+SET @now = {now}, @wanted = $1, @due = '', @looked = 0,
+    @proven = COALESCE((SELECT last.id = $2 AND last.stamp = $8 FROM {schema}.routes AS last
+                        ORDER BY last.id DESC LIMIT 1), $2 = 0);
+BEGIN;
+SELECT id INTO @gate FROM {schema}.gates WHERE id = 1 LOCK IN SHARE MODE;
+SELECT GROUP_CONCAT(CONCAT(
+           '(SELECT id, run_at, ', due.priority,
+           CASE WHEN $3 > 0 THEN CONCAT(' + (', @now, ' - run_at) DIV ', $3) ELSE '' END,
+           ' AS effective FROM {schema}.jobs FORCE INDEX (jobs_claim) WHERE state = 0 AND route = ',
+           due.route, ' AND priority = ', due.priority, ' AND run_at <= ', @now,
+           ' ORDER BY run_at, id LIMIT ', LEAST($4, COALESCE(due.most, $4)), ')'
+       ) SEPARATOR ' UNION ALL ') INTO @ranges
+FROM (
+    SELECT head.route, head.priority, head.most
+    FROM (
+        SELECT wanted.route, wanted.most, level.priority,
+               (SELECT CONCAT(job.run_at + 1000000000000000, HEX(job.id))
+                FROM {schema}.jobs AS job FORCE INDEX (jobs_claim)
+                WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
+                ORDER BY job.run_at, job.id LIMIT 1) AS first
+        FROM {rows @wanted (route int, queue name, most bigint)} AS wanted
+        CROSS JOIN {levels} AS level
+        WHERE @proven AND COALESCE(wanted.most, 1) > 0
+          AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = $6 AND status <> 1)
+          AND wanted.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
+        LIMIT 1000000
+    ) AS head
+    WHERE CAST(LEFT(head.first, 16) AS SIGNED) - 1000000000000000 <= @now
+    ORDER BY head.priority
+             + CASE WHEN $3 > 0
+                    THEN (@now + 1000000000000000 - CAST(LEFT(head.first, 16) AS SIGNED)) DIV $3
+                    ELSE 0 END DESC, head.first
+    LIMIT $4
+) AS due;
+SET @search = CASE WHEN @ranges IS NULL THEN 'DO 0' ELSE CONCAT(
+    'SELECT GROUP_CONCAT(CONCAT(''"'', HEX(id), ''"'') ORDER BY effective DESC, run_at, id), COUNT(*)
+     INTO @due, @looked FROM (SELECT id, run_at, effective FROM (', @ranges, ') AS ranged
+     ORDER BY effective DESC, run_at, id LIMIT $4) AS candidate') END;
+PREPARE ratchet_search FROM @search;
+EXECUTE ratchet_search;
+DEALLOCATE PREPARE ratchet_search;
+SET @due = CONCAT('[', @due, ']');
+SELECT {hex taken.id} INTO @taken
+FROM (
+    SELECT job.id
+    FROM {list @due} AS due
+    STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(due.id)
+    WHERE job.state = 0 AND job.run_at <= @now
+    ORDER BY due.place
+    LIMIT $5
+    FOR UPDATE SKIP LOCKED
+) AS taken;
+UPDATE {list @taken} AS taken
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
+SET job.state = 3, job.claim_seq = job.claim_seq + 1, job.node = $6, job.claimed_at = @now,
+    job.last_report = NULL, job.cancel_requested = FALSE;
+SELECT @proven, @looked, @now,
+       job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
+       data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
+       CASE WHEN $7 THEN data.payload END, CASE WHEN $7 THEN notes.checkpoint END,
+       data.lane, data.payload_version, job.flags
+FROM (SELECT 1 AS one) AS one
+LEFT JOIN {list @taken} AS taken ON TRUE
+LEFT JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id AND job.claim_seq > 1;
+COMMIT
+
+-- name: unclaim_jobs
+-- Undoes those claims of this transaction for which no permit is left; no other transaction has
+-- seen them. The other columns that a claim wrote have no meaning while a job does not run.
+-- [permit.max] Primary key.
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET state = 0, claim_seq = claim_seq - 1
+WHERE id IN ($1) AND state = 3
+
+-- name: load_inputs
+-- Returns the inputs (payload and checkpoint) of the claims that are still held. [claim.load]
+-- Primary keys.
+SELECT job.id, job.claim_seq, job.node, job.claimed_at, data.payload, notes.checkpoint
+FROM {rows $1 (job id, seq bigint, node id, claimed_at bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY)
+   ON job.id = UNHEX(given.job) AND job.claim_seq = given.seq AND job.state = 3
+  AND COALESCE(job.node, {nil}) = UNHEX(given.node)
+  AND COALESCE(job.claimed_at, 0) = given.claimed_at
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id
+
+-- name: settle_jobs
+-- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
+-- held. [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys]
+-- [settle.history] The values come from ratchet_core::model::Settlement::effect. Only this
+-- statement knows whether cancellation was requested, so it implements what that function does in
+-- this case: Cancelled (6, in the history 5), the same due time, no error and no result, and
+-- attempts counted as usual. Skips jobs that would end while other jobs wait for their end (flags:
+-- 4 in a lane, 16 has children, 32 in a batch), unless $2: then the caller applies the effects on
+-- the other jobs. With $2, waits for locked jobs as long as the transaction allows; otherwise only
+-- briefly, so that one locked job does not delay the others (held.rs). Primary keys; the caller
+-- sends the tokens in order of id, so that all calls lock in the same order.
+--
+-- First locks the jobs, and keeps only the settlements of claims that are still held. The rows stay
+-- locked, so the other parts need not compare the tokens again. The update of jobs is the last
+-- write, so the parts before it see the claim as it was.
+SET @now = {now}, @given = $1;
+{patience $2}
+BEGIN;
+SELECT {json given.whole} INTO @given
+FROM (
+    SELECT given.whole
+    FROM {rows @given (job id, seq bigint, state smallint, node id, claimed_at bigint, whole whole)}
+         AS given
+    STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+    WHERE job.claim_seq = given.seq AND job.state = 3
+      AND COALESCE(job.node, {nil}) = UNHEX(given.node)
+      AND COALESCE(job.claimed_at, 0) = given.claimed_at
+      AND ($2 OR job.flags & {awaited} = 0 OR (given.state < 4 AND NOT job.cancel_requested))
+    FOR UPDATE
+) AS given;
+INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, ran_for_us, node, error)
+SELECT job.id, job.claim_seq, CASE WHEN job.cancel_requested THEN 5 ELSE given.outcome END,
+       COALESCE(job.claimed_at, @now), @now, given.ran_for, job.node,
+       CASE WHEN NOT job.cancel_requested THEN given.error END
+FROM {rows @given (job id, state smallint, outcome smallint, ran_for bigint, error text)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+WHERE given.state <> 4 OR job.cancel_requested;
+INSERT INTO {schema}.job_notes (job, result, last_error)
+SELECT job.id, given.result, given.error
+FROM {rows @given (job id, error text, result text)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+WHERE NOT job.cancel_requested AND (given.result IS NOT NULL OR given.error IS NOT NULL)
+ON DUPLICATE KEY UPDATE result = COALESCE(VALUES(result), {schema}.job_notes.result),
+                        last_error = COALESCE(VALUES(last_error), {schema}.job_notes.last_error);
+DELETE held
+FROM {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
+WHERE job.flags & {unique_key} <> 0 AND (given.state >= 4 OR job.cancel_requested)
+  AND held.job = job.id;
+UPDATE {rows @given (job id, state smallint, delay bigint, attempts int, ran_for bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.state = CASE WHEN job.cancel_requested THEN 6 ELSE given.state END,
+    job.run_at = CASE WHEN job.cancel_requested OR given.delay IS NULL THEN job.run_at
+                      ELSE @now + given.delay END,
+    job.attempts = job.attempts + given.attempts,
+    job.settled_seq = job.claim_seq,
+    job.finished_at = CASE WHEN job.cancel_requested OR given.state >= 4 THEN @now END,
+    job.ran_for_us = CASE WHEN given.state = 4 AND NOT job.cancel_requested
+                          THEN given.ran_for END;
+SELECT job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at
+FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
+COMMIT;
+{patient}
+
+-- name: find_settled
+-- Returns for each of these jobs the claim that was last settled, and the current claim if the job
+-- is running; 0 means none. [settle.repeat] [lane.promote] [link.decide] A claim that succeeded is
+-- not in the history: its node and time are in the job's row. Primary keys.
+SELECT job.id, job.settled_seq, CASE WHEN job.state = 3 THEN job.claim_seq ELSE 0 END, job.flags,
+       CASE WHEN attempt.job IS NULL THEN job.node ELSE attempt.node END,
+       CASE WHEN attempt.job IS NULL THEN job.claimed_at ELSE attempt.claimed_at END,
+       job.node, job.claimed_at
+FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+LEFT JOIN {schema}.attempts AS attempt FORCE INDEX (PRIMARY)
+  ON attempt.job = job.id AND attempt.seq = job.settled_seq
+WHERE job.id IN ($1)
+
+-- name: report_life
+-- Restarts the stall timeouts of claims and stores their reports. Returns one row for each claim
+-- still held. [report.life] [report.progress] [report.token] [report.cancel] Waits only briefly for
+-- locked jobs, so that one locked job does not delay the others (held.rs). Primary keys; no index
+-- has last_report.
+SET @now = {now}, @given = $1;
+{patience FALSE}
+BEGIN;
+SELECT {json given.whole} INTO @given
+FROM (
+    SELECT given.whole
+    FROM {rows @given (job id, seq bigint, node id, claimed_at bigint, whole whole)} AS given
+    STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+    WHERE job.claim_seq = given.seq AND job.state = 3
+      AND COALESCE(job.node, {nil}) = UNHEX(given.node)
+      AND COALESCE(job.claimed_at, 0) = given.claimed_at
+    FOR UPDATE
+) AS given;
+UPDATE {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.last_report = @now;
+INSERT INTO {schema}.job_notes (job, percent, message, checkpoint)
+SELECT UNHEX(given.job), given.percent, given.message, given.checkpoint
+FROM {rows @given (job id, percent smallint, message text, checkpoint text)} AS given
+WHERE given.percent IS NOT NULL OR given.checkpoint IS NOT NULL
+ON DUPLICATE KEY UPDATE percent = COALESCE(VALUES(percent), {schema}.job_notes.percent),
+                        message = COALESCE(VALUES(message), {schema}.job_notes.message),
+                        checkpoint = COALESCE(VALUES(checkpoint), {schema}.job_notes.checkpoint);
+SELECT job.id, job.claim_seq, job.node, job.claimed_at, job.cancel_requested
+FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
+COMMIT;
+{patient}
+
+-- name: running_jobs
+-- Returns every running job in order of id, with its timeouts, its node, and when the oldest node
+-- began: the input of ratchet_core::model::ReclaimRequest::judge. [reclaim.dead] [reclaim.unknown]
+-- [reclaim.start] Reads jobs_claim: as many rows as there are claims, however many jobs there are.
+SELECT node.node, node.label, node.status, node.running, node.capacity, node.`interval`,
+       node.started_at, node.last_seen, node.connections, node.cpu_percent, node.memory_bytes,
+       node.roles, node.capabilities,
+       {now}, job.id, job.claim_seq, job.crash_count, job.cancel_requested, job.claimed_at,
+       job.last_report, job.node, data.timeout, data.stall_timeout, job.flags,
+       (SELECT MIN(started_at) FROM {schema}.nodes)
+FROM {schema}.jobs AS job FORCE INDEX (jobs_claim)
+LEFT JOIN {schema}.nodes AS node FORCE INDEX (PRIMARY) ON node.node = job.node
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id AND job.flags & {timeouts} <> 0
+WHERE job.state = 3
+ORDER BY job.id
+
+-- name: reclaim_jobs
+-- Takes claims back, with the effects that ratchet_core::model::ReclaimRequest::judge returned,
+-- unless they have changed since the caller read them. Returns one row for each claim that it took
+-- back. Skips jobs that would end while other jobs wait for their end, unless $2: then the caller
+-- applies the effects on the other jobs. [reclaim.requeue] [reclaim.once] [reclaim.exhausted]
+-- [link.decide] With $2, waits for locked jobs as long as the transaction allows; otherwise only
+-- briefly, so that one locked job does not delay the others (held.rs). Primary keys.
+SET @now = {now}, @given = $1;
+{patience $2}
+BEGIN;
+SELECT {json given.whole} INTO @given
+FROM (
+    SELECT given.whole
+    FROM {rows @given (job id, seq bigint, crash_count int, cancel_requested smallint,
+                       last_report bigint, node id, state smallint, whole whole)} AS given
+    STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+    WHERE job.claim_seq = given.seq AND job.state = 3 AND job.crash_count = given.crash_count
+      AND job.cancel_requested = given.cancel_requested
+      AND job.last_report <=> given.last_report AND job.node <=> UNHEX(given.node)
+      AND ($2 OR given.state < 4 OR job.flags & {awaited} = 0)
+    FOR UPDATE
+) AS given;
+INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, node)
+SELECT job.id, job.claim_seq, 6, COALESCE(job.claimed_at, @now), @now,
+       CASE WHEN given.state <> 3 THEN job.node END
+FROM {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+WHERE given.state <> 3;
+DELETE held
+FROM {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
+WHERE job.flags & {unique_key} <> 0 AND given.state >= 4 AND held.job = job.id;
+UPDATE {rows @given (job id, crashes int, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.state = given.state, job.crash_count = given.crashes,
+    job.node = CASE WHEN given.state <> 3 THEN job.node END,
+    job.finished_at = CASE WHEN given.state >= 4 THEN @now END;
+SELECT job.id, job.flags
+FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
+COMMIT;
+{patient}

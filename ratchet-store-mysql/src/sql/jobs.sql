@@ -1,0 +1,276 @@
+-- Stores, reads, changes and deletes jobs.
+
+-- name: enqueue_job
+-- Stores one new job without keys. Does what enqueue_jobs does for the most common batch. If the
+-- route ($2) is missing or has another stamp than $14, `@zero` and so the job's route is NULL: the
+-- statement fails and stores nothing (error.rs). That takes less time than an INSERT with a
+-- condition. A NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
+SET @now = {now}, @zero = (SELECT 0 FROM {schema}.routes WHERE id = $2 AND stamp = $14);
+BEGIN;
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+VALUES ($1, 0, $2 + @zero, $3, $4, COALESCE($5, @now + $6), @now);
+INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
+                               payload_version)
+VALUES ($1, $7, $8, $9, $10, $11, $12, $13);
+COMMIT
+
+-- name: enqueue_jobs
+-- Stores new jobs without keys. If one of them exists, fails with a duplicate key and stores none.
+-- If $2, the largest of the jobs' routes, is missing or has another stamp than $3, the routes of
+-- the jobs are NULL: the statement fails and stores nothing (error.rs). A NULL time means now plus
+-- the delay. [enqueue.created] [enqueue.due] [claim.version]
+SET @now = {now}, @zero = (SELECT 0 FROM {schema}.routes WHERE id = $2 AND stamp = $3);
+BEGIN;
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+VALUES {each $1 (<id>, 0, <route> + @zero, <priority>, <flags>, COALESCE(<run_at>, @now + <delay>), @now)};
+INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
+                               payload_version)
+VALUES {each $1 (<id>, <payload>, <retry>, <timeout>, <stall_timeout>, <traceparent>, <tracestate>, <payload_version>)};
+COMMIT
+
+-- name: enqueue_keyed
+-- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
+-- exist, and acquires the keys. Returns how many it stored, and true. If a concurrent call acquired
+-- a key or stored an id, the whole statement fails and stores nothing. If $3, the largest of the
+-- jobs' routes, is missing or has another stamp than $4, stores nothing and returns 0 and false. A
+-- NULL time means now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race]
+-- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] Locks the row of the
+-- route: the snapshot of a transaction of the application may be older than the route. Keeps only
+-- the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would lock the
+-- gaps between them in a REPEATABLE READ transaction.
+SET @now = {now}, @given = $1, @tagged = $2, @proven = FALSE;
+BEGIN;
+SELECT TRUE INTO @proven FROM {schema}.routes WHERE id = $3 AND stamp = $4 LOCK IN SHARE MODE;
+INSERT INTO {schema}.idempotency_keys (`key`, job, reserved_at)
+SELECT given.idempotency_key, UNHEX(given.id), @now
+FROM {rows @given (id id, idempotency_key name)} AS given
+WHERE @proven AND given.idempotency_key IS NOT NULL ORDER BY given.idempotency_key;
+INSERT INTO {schema}.unique_keys (`key`, job)
+SELECT given.unique_key, UNHEX(given.id)
+FROM {rows @given (id id, unique_key name)} AS given
+WHERE @proven AND given.unique_key IS NOT NULL ORDER BY given.unique_key;
+SELECT {json given.whole} INTO @given
+FROM {rows @given (id id, whole whole)} AS given
+LEFT JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.id)
+WHERE @proven AND job.id IS NULL;
+INSERT INTO {schema}.job_tags (job, tag)
+SELECT UNHEX(tagged.job), tagged.tag
+FROM {rows @given (id id)} AS given
+STRAIGHT_JOIN {rows @tagged (job id, tag name)} AS tagged ON tagged.job = given.id;
+INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
+                               payload_version, unique_key, idempotency_key, lane, recurring, slot)
+SELECT UNHEX(given.id), given.payload, given.retry, given.timeout, given.stall_timeout,
+       given.traceparent, given.tracestate, given.payload_version, given.unique_key,
+       given.idempotency_key, given.lane, given.recurring, given.slot
+FROM {rows @given (id id, payload text, retry text, timeout bigint, stall_timeout bigint,
+                   traceparent text, tracestate text, payload_version int, unique_key name,
+                   idempotency_key name, lane name, recurring name, slot bigint)} AS given;
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+SELECT UNHEX(given.id), given.state, given.route, given.priority, given.flags,
+       COALESCE(given.run_at, @now + given.delay), @now
+FROM {rows @given (id id, route int, priority smallint, flags smallint, run_at bigint, delay bigint,
+                   state smallint)} AS given;
+SET @stored = ROW_COUNT();
+COMMIT;
+SELECT @stored, @proven
+
+-- name: find_keys
+-- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
+-- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+SELECT 0 AS what, NULL AS `key`, id AS job FROM {schema}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN ($1)
+UNION ALL
+SELECT 1, `key`, job FROM {schema}.idempotency_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($2)
+UNION ALL
+SELECT 2, `key`, job FROM {schema}.unique_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($3)
+
+-- name: take_unique_keys
+-- Acquires those of these unique keys that are free, in the order given.
+-- [keys.unique] [keys.race] [requeue.key]
+INSERT IGNORE INTO {schema}.unique_keys (`key`, job)
+SELECT given.name, UNHEX(given.job)
+FROM {rows $1 (name name, job id, place int)} AS given
+ORDER BY given.place
+
+-- name: find_unique_keys
+-- Returns the unfinished jobs that have these unique keys. [requeue.key] Primary key of
+-- unique_keys.
+SELECT `key`, job FROM {schema}.unique_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($1)
+
+-- name: get_jobs
+-- Returns jobs without their tags (tags_of), with the parts that may be large only if $2.
+-- [get.whole] [get.outline] Primary keys.
+SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, job.finished_at,
+       job.attempts, job.crash_count, job.claim_seq, job.node, job.claimed_at, job.cancel_requested,
+       data.id, CASE WHEN $2 THEN data.payload ELSE 'null' END, data.retry,
+       data.timeout, data.stall_timeout, data.unique_key, data.idempotency_key,
+       data.traceparent, data.tracestate,
+       notes.percent, notes.message, CASE WHEN $2 THEN notes.checkpoint END,
+       CASE WHEN $2 THEN notes.result END, notes.last_error,
+       data.lane, data.recurring, data.slot, NULL, data.payload_version, job.flags,
+       route.queue, route.kind, route.capability, route.permit
+FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+LEFT JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = job.route
+LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id
+WHERE job.id IN ($1)
+
+-- name: tags_of
+-- Returns the tags of jobs. [get.whole] [tag.set] job_tags_of_job.
+SELECT job, tag FROM {schema}.job_tags FORCE INDEX (job_tags_of_job) WHERE job IN ($1)
+
+-- name: history
+-- Returns the ended claims of a job. [history.order] Primary keys. The claim that succeeded, the
+-- last one, is in the row of the job.
+SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error
+FROM {schema}.attempts
+WHERE job = $1
+UNION ALL
+SELECT claim_seq, node, COALESCE(claimed_at, finished_at), finished_at, ran_for_us, 0, NULL
+FROM {schema}.jobs
+WHERE id = $1 AND state = 4
+ORDER BY seq
+
+-- name: histories
+-- Returns the ended claims of jobs, as history does for one. [archive.move]
+SELECT seq, node, claimed_at, ended_at, ran_for_us, outcome, error, job
+FROM {schema}.attempts FORCE INDEX (PRIMARY)
+WHERE job IN ($1)
+UNION ALL
+SELECT claim_seq, node, COALESCE(claimed_at, finished_at), finished_at, ran_for_us, 0, NULL, id
+FROM {schema}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN ($1) AND state = 4
+ORDER BY job, seq
+
+-- name: read_state
+-- Returns the state, flags and unique keys of jobs, and locks the jobs until the transaction ends.
+-- [act.respond] Primary keys; locked in order of id, as in every call.
+SELECT job.id, job.state, job.flags,
+       CASE WHEN job.flags & {unique_key} <> 0
+            THEN (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = job.id) END
+FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+WHERE job.id IN ($1)
+ORDER BY job.id
+FOR UPDATE
+
+-- name: change_state
+-- Moves waiting jobs to other states. Jobs that end release their unique keys and no longer wait
+-- for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). Must run in a
+-- transaction that has locked the jobs. [act.respond] [cancel.waiting] [pause.job] [signal.late]
+-- Primary keys.
+SET @now = {now}, @given = $1;
+BEGIN;
+UPDATE {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.state = given.state, job.finished_at = CASE WHEN given.state >= 4 THEN @now END;
+UPDATE {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.signals AS awaited FORCE INDEX (PRIMARY) ON awaited.job = job.id
+SET awaited.state = 2
+WHERE job.flags & {waits} <> 0 AND given.state >= 4 AND awaited.state = 0;
+DELETE held
+FROM {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
+WHERE job.flags & {unique_key} <> 0 AND given.state >= 4 AND held.job = job.id;
+COMMIT
+
+-- name: request_cancel
+-- Requests the cancellation of running jobs. [cancel.running] Primary key of jobs.
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET cancel_requested = TRUE
+WHERE id IN ($1) AND state = 3
+
+-- name: requeue_jobs
+-- Moves dead letters to these waiting states, due now, with counters reset. Must run in a
+-- transaction that has locked the jobs. [requeue.fresh] [lane.requeue] Primary keys.
+SET @now = {now}, @given = $1;
+BEGIN;
+UPDATE {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id
+SET notes.last_error = NULL
+WHERE job.state = 5;
+UPDATE {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.state = given.state, job.run_at = @now, job.attempts = 0, job.crash_count = 0,
+    job.finished_at = NULL
+WHERE job.state = 5;
+COMMIT
+
+-- name: reschedule_jobs
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL.
+-- [reschedule.job] [lane.reschedule] Primary key of jobs.
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET run_at = COALESCE($2, {now} + $3)
+WHERE id IN ($1) AND state IN (0, 1, 2)
+
+-- name: set_priority
+-- Changes the priority of unfinished jobs. [priority.job] Primary key of jobs.
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET priority = $2 WHERE id IN ($1) AND state < 4
+
+-- name: release_jobs
+-- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]
+-- Primary key of jobs.
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET state = 0, run_at = GREATEST(run_at, {now})
+WHERE id IN ($1) AND state = 1
+
+-- name: keep_errors
+-- Stores the errors of jobs that failed without running. [signal.expire] Primary key of job_notes.
+INSERT INTO {schema}.job_notes (job, last_error)
+SELECT UNHEX(given.job), given.error FROM {rows $1 (job id, error text)} AS given
+ON DUPLICATE KEY UPDATE last_error = VALUES(last_error)
+
+-- name: lock_free
+-- Locks, until the transaction ends, those of these jobs that no other transaction has locked, and
+-- returns them. Primary key of jobs.
+SELECT id FROM {schema}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN ($1)
+ORDER BY id
+FOR UPDATE SKIP LOCKED
+
+-- name: lock_old
+-- Locks the jobs of a state that finished longest ago until the transaction ends, beginning after
+-- the finish time $3 and the id $4. Leaves out parents that unfinished children may read (flags: 16
+-- has children). The caller checks parents again for new children (awaited_parents). [purge.old]
+-- [purge.awaited] [archive.old] [archive.awaited] [archive.race] [archive.poison] jobs_state,
+-- read in its order, links_parent and primary keys.
+SELECT job.id, job.finished_at, job.flags
+FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+WHERE job.state = $1 AND job.state >= 4
+  AND job.finished_at < {now} - $2
+  AND job.finished_at >= $3 AND (job.finished_at > $3 OR job.id > $4)
+  AND (job.flags & {children} = 0 OR NOT EXISTS (
+      SELECT 1 FROM {schema}.links AS link
+      STRAIGHT_JOIN {schema}.jobs AS child FORCE INDEX (PRIMARY) ON child.id = link.child
+      WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
+ORDER BY job.finished_at, job.holder, job.id
+LIMIT $5
+FOR UPDATE SKIP LOCKED
+
+-- name: delete_jobs
+-- Deletes finished jobs with all their data, except their idempotency keys. Returns the deleted
+-- jobs. [delete.job] [purge.keys] [archive.move] [archive.keys] [link.kept] Primary keys;
+-- job_tags_of_job.
+BEGIN;
+SELECT {hex gone.id} INTO @gone
+FROM (SELECT id FROM {schema}.jobs FORCE INDEX (PRIMARY) WHERE id IN ($1) AND state >= 4
+      ORDER BY id FOR UPDATE) AS gone;
+DELETE data FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = UNHEX(gone.id);
+DELETE notes FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(gone.id);
+DELETE tagged FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.job_tags AS tagged FORCE INDEX (job_tags_of_job)
+  ON tagged.job = UNHEX(gone.id);
+DELETE link FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.links AS link FORCE INDEX (PRIMARY) ON link.child = UNHEX(gone.id);
+DELETE awaited FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.signals AS awaited FORCE INDEX (PRIMARY) ON awaited.job = UNHEX(gone.id);
+DELETE child FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.batch_jobs AS child FORCE INDEX (PRIMARY) ON child.job = UNHEX(gone.id);
+DELETE attempt FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.attempts AS attempt FORCE INDEX (PRIMARY) ON attempt.job = UNHEX(gone.id);
+DELETE job FROM {list @gone} AS gone
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(gone.id);
+SELECT UNHEX(gone.id) FROM {list @gone} AS gone;
+COMMIT

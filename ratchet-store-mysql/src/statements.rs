@@ -1,0 +1,60 @@
+//! Loads the text of every statement. The comment of a statement names the contract clauses that it
+//! implements, and the tables and indexes that it reads.
+
+use ratchet_sql::OwnStatements;
+
+use crate::dialect::Mysql;
+use crate::words::Place;
+
+/// A statement on the tables of one store.
+pub(crate) type Statement = ratchet_sql::Statement<Mysql>;
+
+/// All statements for the tables of one store.
+pub(crate) type Statements = ratchet_sql::Statements<Mysql>;
+
+/// Builds all statements. `now` is the SQL expression of the clock.
+pub(crate) fn statements(place: &Place, now: &str) -> Statements {
+    load(|name, text| {
+        #[cfg(feature = "mutants")]
+        let text = ratchet_mutant::text(name, text);
+        Statement::new(text, place.render(&ratchet_sql::render(name, text), now))
+    })
+}
+
+impl OwnStatements<Mysql> for Own {
+    fn await_claims(&self) -> Option<&Statement> {
+        Some(&self.await_claims)
+    }
+
+    fn await_label(&self) -> Option<&Statement> {
+        Some(&self.await_label)
+    }
+
+    fn enqueue_job(&self) -> Option<&Statement> {
+        Some(&self.enqueue_job)
+    }
+
+    fn tags_of(&self) -> Option<&Statement> {
+        Some(&self.tags_of)
+    }
+}
+
+ratchet_sql::dialect_statements! { Mysql;
+    jobs: enqueue_job tags_of;
+    claims: ;
+    lists: ;
+    lanes: ;
+    links: ;
+    batches: ;
+    signals: ;
+    locks: ;
+    nodes: await_label;
+    queues: await_claims;
+    permits: ;
+    recurring: ;
+    archive: ;
+    schema: foreign_engines server_settings own_encryption;
+}
+
+/// Statement that creates the table `migrations`. The scripts of the migrations contain it.
+pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;

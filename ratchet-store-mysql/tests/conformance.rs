@@ -1,0 +1,68 @@
+//! The conformance suite on MySQL or MariaDB: one database per case, several handles on it.
+
+mod server;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ratchet_conformance::{
+    BoxError, Fixture, Place, Power, Residue, Restart, Suite, TestClock, Vandal,
+};
+use ratchet_core::SharedStore;
+
+use crate::server::Database;
+
+fn main() -> ExitCode {
+    // Fewer histories than by default, because a history takes several times as long as on SQLite.
+    let suite = Suite::new("mysql", Power::STORE).histories(40);
+    let suite = suite.attach(|database| async move {
+        let url = server::SERVER.url().ok_or("the server is not set")?;
+        let builder = server::builder(&server::with_database(&url, &database));
+        Ok(Arc::new(builder.connect().await?) as SharedStore)
+    });
+    suite.run(async {
+        server::SERVER
+            .provision(|url| async move { Ok(MysqlFixture(Database::reused(&url).await?)) })
+    })
+}
+
+struct MysqlFixture(Database);
+
+impl Restart for MysqlFixture {}
+
+#[async_trait]
+impl Fixture for MysqlFixture {
+    async fn open(&self) -> Result<SharedStore, BoxError> {
+        let builder = self.0.builder().clock_table("test_clock");
+        Ok(Arc::new(builder.connect().await?))
+    }
+
+    fn clock(&self) -> Option<&dyn TestClock> {
+        Some(&self.0)
+    }
+
+    fn vandal(&self) -> Option<&dyn Vandal> {
+        Some(&self.0)
+    }
+
+    async fn renew(&self) -> Result<(), BoxError> {
+        self.0.renew().await
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
+    }
+
+    fn residue(&self) -> Option<&dyn Residue> {
+        Some(&self.0)
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.0.name.clone())
+    }
+
+    async fn teardown(&self) {
+        self.0.take_away().await;
+    }
+}

@@ -1,0 +1,254 @@
+//! Jobs in transactions of the application.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
+use ratchet_core::model::Enqueued;
+use ratchet_core::store::{JobStore, Store};
+use ratchet_core::{Ratchet, StoreErrorKind};
+use ratchet_sql::JOB_TABLES;
+use ratchet_store_mysql::MysqlStore;
+use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
+use sqlx::{AssertSqlSafe, Connection, Row};
+
+use crate::open;
+use crate::server::Database;
+
+async fn application(database: &Database) -> MySqlConnection {
+    MySqlConnection::connect(&database.url).await.unwrap()
+}
+
+async fn run(connection: &mut MySqlConnection, sql: &'static str) {
+    sqlx::raw_sql(sql).execute(connection).await.unwrap();
+}
+
+pub(crate) async fn a_rollback_leaves_no_rows(database: Arc<Database>) {
+    let store = open(&database).await;
+    let mut application = application(&database).await;
+    let mut tx = application.begin().await.unwrap();
+    let jobs = [job(), job().unique_key("u").idempotency_key("i")];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    tx.rollback().await.unwrap();
+    for job in enqueued {
+        assert!(!exists(&store, job.id()).await);
+    }
+    for table in JOB_TABLES.iter().chain(&["idempotency_keys"]) {
+        let count = format!("SELECT COUNT(*) FROM {{database}}.ratchet_{table}");
+        assert_eq!(database.number(&count).await.unwrap(), 0, "{table}");
+    }
+}
+
+pub(crate) async fn a_commit_brings_them(database: Arc<Database>) {
+    let store = open(&database).await;
+    let mut application = application(&database).await;
+    let mut tx = application.begin().await.unwrap();
+    let text = "it's \\ \"x\" 🦀";
+    let jobs = [job().lane(text), job().tag(text), job().unique_key(text)];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    assert!(!exists(&store, enqueued[0].id()).await);
+    tx.commit().await.unwrap();
+    for job in &enqueued {
+        assert!(exists(&store, job.id()).await);
+    }
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    assert_eq!(claimed[0].claim.lane.as_ref().unwrap().as_str(), text);
+}
+
+pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(database: Arc<Database>) {
+    let store = open(&database).await;
+    let first = enqueue(&store, job().unique_key("u")).await;
+    let mut application = application(&database).await;
+    let mut tx = application.begin().await.unwrap();
+    let jobs = [job().unique_key("u"), job().unique_key("v")];
+    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    let second = Enqueued::Created(jobs[1].id());
+    assert_eq!(enqueued, [Enqueued::Duplicate(first), second]);
+    // A concurrent enqueue with the same key waits for this transaction.
+    let other = tokio::spawn({
+        let store = store.clone();
+        async move { store.enqueue(&[job().unique_key("v")]).await.unwrap() }
+    });
+    database.until_a_call_waits().await;
+    tx.commit().await.unwrap();
+    assert_eq!(other.await.unwrap(), [Enqueued::Duplicate(jobs[1].id())]);
+    // In the opposite case, the transaction waits for a rival, loses the race, and continues. With
+    // READ COMMITTED, it sees the rival's key.
+    run(
+        &mut application,
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    )
+    .await;
+    let mut rival = MySqlConnection::connect(&database.url).await.unwrap();
+    let mut first = rival.begin().await.unwrap();
+    let winner = job().unique_key("w");
+    let won = winner.id();
+    store.enqueue_in(&mut first, &[winner]).await.unwrap();
+    let loser = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let mut tx = application.begin().await.unwrap();
+            let lost = store.enqueue_in(&mut tx, &[job().unique_key("w")]).await;
+            let more = store.enqueue_in(&mut tx, &[job()]).await.unwrap();
+            tx.commit().await.unwrap();
+            (lost.unwrap(), more)
+        }
+    });
+    database.until_a_call_waits().await;
+    first.commit().await.unwrap();
+    let (lost, more) = loser.await.unwrap();
+    assert_eq!(lost, [Enqueued::Duplicate(won)]);
+    assert!(exists(&store, more[0].id()).await);
+}
+
+pub(crate) async fn jobs_need_a_transaction(database: Arc<Database>) {
+    let store = open(&database).await;
+    let mut application = application(&database).await;
+    for job in [job().unique_key("u"), job()] {
+        let id = job.id();
+        let refused = store.enqueue_in(&mut application, &[job]).await;
+        assert_kind(&refused.unwrap_err(), StoreErrorKind::Misconfigured);
+        assert!(!exists(&store, id).await);
+    }
+    let refused = store.enqueue_in(&mut application, &[job().queue("")]).await;
+    assert_kind(&refused.unwrap_err(), StoreErrorKind::Invalid);
+}
+
+pub(crate) async fn a_closed_store_refuses(database: Arc<Database>) {
+    let store = open(&database).await;
+    store.close().await;
+    store.close().await;
+    let mut application = application(&database).await;
+    let mut tx = application.begin().await.unwrap();
+    let refused = store
+        .enqueue_in(&mut tx, &[job().queue("never seen")])
+        .await;
+    assert_kind(&refused.unwrap_err(), StoreErrorKind::Unavailable);
+    tx.commit().await.unwrap();
+    let connected = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}'",
+        database.name
+    );
+    // Only the connection of the application remains.
+    while database.number(&connected).await.unwrap() > 1 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) async fn a_session_with_other_settings_works(database: Arc<Database>) {
+    let store = open(&database).await;
+    let mut application = application(&database).await;
+    run(
+        &mut application,
+        "SET SESSION sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT',
+         group_concat_max_len = 4, time_zone = '+07:00', character_set_client = latin1,
+         collation_connection = latin1_swedish_ci;
+         SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+    )
+    .await;
+    let text = "it's \\' \"x\" ü🦀";
+    let mut tx = application.begin().await.unwrap();
+    let mut jobs = Vec::new();
+    for lane in 0..3 {
+        jobs.push(
+            job()
+                .lane(&format!("{text} {lane}"))
+                .tag(text)
+                .unique_key(&lane.to_string()),
+        );
+    }
+    store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    let limit = "SELECT @@SESSION.group_concat_max_len";
+    let limit = sqlx::query(limit).fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(limit.get::<u64, _>(0), 4);
+    tx.commit().await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    assert_eq!(claimed.len(), 3);
+    let lane = claimed[2].claim.lane.as_ref().unwrap();
+    assert_eq!(lane.as_str(), format!("{text} 2"));
+}
+
+pub(crate) async fn a_transaction_older_than_a_route_works(database: Arc<Database>) {
+    let store = open(&database).await;
+    let mut application = application(&database).await;
+    // The default of the server is REPEATABLE READ: the transaction sees a snapshot.
+    let mut tx = application.begin().await.unwrap();
+    let read = "SELECT COUNT(*) FROM ratchet_routes";
+    let seen = async |tx: &mut MySqlConnection| {
+        let row = sqlx::query(read).fetch_one(tx).await.unwrap();
+        row.get::<i64, _>(0)
+    };
+    assert_eq!(seen(&mut tx).await, 0);
+    let new = [job().queue("never seen"), job().queue("nor this").lane("l")];
+    store.enqueue_in(&mut tx, &new).await.unwrap();
+    assert_eq!(seen(&mut tx).await, 0);
+    tx.commit().await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    assert_eq!(claimed.len(), 2);
+}
+
+pub(crate) async fn the_pool_of_the_application_keeps_its_settings(database: Arc<Database>) {
+    let pool = MySqlPoolOptions::new()
+        .max_connections(1)
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                let set = "SET SESSION sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES',
+                           group_concat_max_len = 5, innodb_lock_wait_timeout = 33";
+                sqlx::raw_sql(set).execute(connection).await.map(drop)
+            })
+        })
+        .connect(&database.url)
+        .await
+        .unwrap();
+    let store = MysqlStore::pool_builder(pool.clone())
+        .connect()
+        .await
+        .unwrap();
+    let text = "it's \\' \"x\"";
+    let jobs = [
+        job().lane(text),
+        job().lane(text),
+        job().unique_key(text),
+        job(),
+    ];
+    store.enqueue(&jobs).await.unwrap();
+    assert!(
+        store
+            .enqueue(&[job().queue("q"), jobs[3].clone()])
+            .await
+            .is_ok()
+    );
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    let ends: Vec<_> = claimed
+        .iter()
+        .map(|job| {
+            let outcome = ratchet_core::model::Outcome::Succeeded { result: None };
+            ratchet_core::model::Settlement::new(job.claim.token, outcome)
+        })
+        .collect();
+    store.settle(&ends).await.unwrap();
+    let settings = "SELECT CONCAT_WS(' ', @@SESSION.sql_mode, @@SESSION.group_concat_max_len,
+                    @@SESSION.innodb_lock_wait_timeout)";
+    let settings = sqlx::raw_sql(AssertSqlSafe(settings));
+    let settings: String = settings.fetch_one(&pool).await.unwrap().get(0);
+    assert!(settings.contains("NO_BACKSLASH_ESCAPES"), "{settings}");
+    assert!(settings.ends_with(" 5 33"), "{settings}");
+    let isolation = "SHOW SESSION VARIABLES LIKE '%t%x_isolation'";
+    for row in sqlx::raw_sql(isolation).fetch_all(&pool).await.unwrap() {
+        assert_eq!(row.get::<String, _>(1), "REPEATABLE-READ");
+    }
+    store.close().await;
+    assert!(pool.is_closed());
+}
+
+pub(crate) async fn a_client_enqueues_in_transactions(database: Arc<Database>) {
+    let store = open(&database).await;
+    let client = Ratchet::client(Arc::new(store.clone()));
+    let mut application = application(&database).await;
+    let mut tx = application.begin().await.unwrap();
+    let one = client.enqueue_in(&mut tx, job()).await.unwrap();
+    let two = client.enqueue_in(&mut *tx, job()).await.unwrap();
+    assert!(!exists(&store, one.id()).await);
+    tx.commit().await.unwrap();
+    assert!(exists(&store, one.id()).await && exists(&store, two.id()).await);
+}
