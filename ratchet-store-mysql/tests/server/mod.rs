@@ -24,8 +24,8 @@ pub(crate) fn literal(id: JobId) -> String {
     format!("x'{}'", id.as_uuid().simple())
 }
 
-/// Returns a builder of a store on the database of this URL, with few connections, because many tests
-/// run at once.
+/// Returns a builder of a store on the database of this URL, with few connections, because many
+/// tests run at once.
 pub(crate) fn builder(url: &str) -> Builder {
     MysqlStore::builder(url)
         .max_connections(4)
