@@ -62,10 +62,10 @@ impl MongoStore {
         fate: Fate,
     ) -> ratchet_core::Result<Guarded<u64>> {
         let until = self.call_policy().timely_end(time::monotonic());
-        // Keeps the progress of committed transactions, so that a retry continues after it.
+        // Keeps the progress of committed transactions, so that a retry does not start again.
         let progress = Mutex::new(Progress::default());
-        // A commit whose reply was lost may have taken effect. A repeated pass would then remove
-        // other jobs, and would count only these.
+        // A commit whose reply was lost may have taken effect, so the pass is not repeated then.
+        // A repeated pass would remove further jobs, and would count only the further jobs.
         self.call_going_on(operation, || self.go_on(request, fate, until, &progress))
             .await
     }

@@ -192,7 +192,7 @@ fn taken(chosen: &[JobId], call: ObjectId) -> Document {
 }
 
 /// Returns the filter and the update of a write to the jobs that the call `call` has claimed. The
-/// write changes nothing in these jobs.
+/// write changes nothing. The caller uses it to wait until a majority has all earlier writes.
 pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Document) {
     (taken(chosen, call), doc! { "$set": { "claim": call } })
 }
@@ -222,8 +222,8 @@ pub(crate) fn look_at_taken(
 }
 
 /// Returns the filter and the update that undo claims, before any caller has received them. Claims
-/// with a cancel request are not undone. The numbers of these claims are not used again, because
-/// other calls may have read them. [queue.pause] [claim.live]
+/// with a cancel request are not undone. The number of an undone claim is not used again, because
+/// another call may have read it. [queue.pause] [claim.live]
 pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     let mut filter = taken(jobs, call);
     filter.insert("cancel_requested", Bson::Null);

@@ -29,7 +29,7 @@ struct Lost {
     effect: ReclaimEffect,
     /// Whether the claim still names a node. If not, an earlier pass has removed the node.
     has_owner: bool,
-    /// Whether reclaiming ends the job, and other jobs or a batch may depend on this end.
+    /// Whether reclaiming ends a job on whose end other jobs or a batch may depend.
     followed: bool,
     reclaimed: Reclaimed,
 }

@@ -1,10 +1,10 @@
 //! The cache of routes. The document of a job contains only the number of its route.
 //!
-//! A restored backup may lack the newest routes. Other routes then get the numbers of the missing
-//! ones. So each route has a random stamp, and the cache is validated against the database before
-//! it is used. Every claim validates the cache, in the statement that reads the data for the claim.
-//! All other calls validate it after a lost connection, and if the last validation is more than a
-//! second old.
+//! A restored backup may lack the newest routes. New routes then get the numbers of the missing
+//! routes. To detect this, each route has a random stamp, and the cache is validated against the
+//! database before it is used. Every claim validates the cache, in the statement that reads the
+//! data for the claim. All other calls validate the cache after a lost connection, or if the last
+//! validation is more than a second old.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -27,7 +27,7 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// A cache of all stored routes.
 ///
 /// Stored routes are never changed or deleted. A new route gets the largest stored number plus one.
-/// A store adds a route only after a majority of the servers has the route before it. So routes
+/// A store adds a route only after a majority of the servers has the previous route. So routes
 /// become visible in the order of their numbers. To find new routes, the cache only reads routes
 /// with a larger number than it has.
 #[derive(Debug)]
@@ -143,8 +143,7 @@ impl Routes {
             }
             let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
             if known.last != last {
-                // A concurrent refresh was faster, and these rows may be older than those that it
-                // read.
+                // A concurrent refresh was faster, and it may have read newer rows than this one.
                 continue;
             }
             if restored {

@@ -76,8 +76,7 @@ impl Open<'_> {
         }
     }
 
-    /// Returns whether other jobs or a batch may depend on the settlement: it ends the job, and the
-    /// job is in a batch or other jobs are linked to it.
+    /// Returns whether the settlement ends a job on whose end other jobs or a batch may depend.
     fn is_followed(&self) -> bool {
         self.followed && self.state().is_terminal()
     }
@@ -143,7 +142,8 @@ fn statements<'a>(
         groups.entry(one.alike()).or_default().push(one);
     }
     let count: usize = groups.values().map(Vec::len).sum();
-    // Two commands need at least one statement each.
+    // Many claims are ended by two commands, and each command needs at least one statement. So the
+    // claims are split into at least two statements.
     let most = match count < MANY || in_transaction {
         true => ALIKE,
         false => ALIKE.min(count.div_ceil(2)),
@@ -271,7 +271,7 @@ impl MongoStore {
         let none = BTreeSet::new();
         let mut turn = None;
         // The first round has already run a transaction, which probably conflicted in a batch. So
-        // wait for the turn before the next transaction.
+        // acquire the lock `turn` before the next transaction.
         if expects && !batches.is_empty() {
             turn = Some(self.turn_in_batches().await);
         }
@@ -311,8 +311,8 @@ impl MongoStore {
         held_up.map_or(Ok(ended), Err)
     }
 
-    /// Ends jobs in one transaction. Writes to the batches in `met` before anything else, so that a
-    /// conflict about a batch occurs early.
+    /// Ends jobs in one transaction. Before anything else, the transaction writes to the batches in
+    /// `met`, so that a conflict about one of these batches occurs early.
     async fn settle_together(
         &self,
         followed: &[Open<'_>],

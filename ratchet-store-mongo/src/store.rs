@@ -121,8 +121,8 @@ impl MongoStore {
         open::scripts(None, prefix)
     }
 
-    /// Returns whether the server supports transactions. It does if it is a member of a replica
-    /// set. The documentation of this crate lists the features that need transactions.
+    /// Returns whether the server supports transactions. Every member of a replica set supports
+    /// them. The documentation of this crate lists the features that need transactions.
     #[must_use]
     pub fn has_transactions(&self) -> bool {
         self.0.server.transactions
@@ -452,8 +452,8 @@ impl Store for MongoStore {
     }
 
     fn transactions(&self) -> Option<&dyn TransactionStore> {
-        // Available on a standalone server too. There, the calls fail with an error that says what
-        // to do.
+        // The trait is available on a standalone server too. Its calls then fail with an error that
+        // says what to do.
         Some(self)
     }
 

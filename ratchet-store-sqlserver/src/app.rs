@@ -25,7 +25,7 @@ impl TransactionStore for SqlServerStore {
     /// `Contention`. A deadlock fails with `Contention` too. In both cases the server rolls back
     /// the whole transaction, and the caller must begin it again.
     ///
-    /// The lanes of the new jobs stay locked until the transaction ends. Meanwhile, other enqueues
+    /// The lanes of the new jobs stay locked until the transaction ends. Until then, other enqueues
     /// into these lanes and settlements of the lanes' heads wait. The parents of the new jobs and
     /// the batches that new jobs join stay locked too. So keep the transaction far shorter than the
     /// store's deadline and the jobs' stall timeouts. Transactions that enqueue more than once must

@@ -191,7 +191,7 @@ ratchet_sql::builder! {
     /// the server soon ends a waiting statement, even if no caller waits for the statement any
     /// more.
     deadline;
-    /// Sets the name of the connections that `sys.dm_exec_sessions` shows. This name overrides the
+    /// Sets the name that `sys.dm_exec_sessions` shows for the connections. This name overrides the
     /// one in the URL. Without either, the name is `ratchet`.
     application_name;
     /// Sets the age at which a connection is replaced. The default is 30 min.

@@ -382,8 +382,8 @@ impl Lease {
             .err()
             .map_or(Loss::No, |failure| failure.loss);
         self.broken = self.loss != Loss::No;
-        // A statement that shortens the lock timeout restores it at its end. A statement that fails
-        // does not reach that end.
+        // A statement that shortens the lock timeout restores it at its end. If the statement fails
+        // before that end, the lock timeout may still be short.
         let given_up = |failure: &Failure| failure.held || failure.raced();
         self.impatient |= result.as_ref().is_err_and(given_up);
         result

@@ -27,7 +27,7 @@ pub(crate) fn classify(error: &tiberius::error::Error) -> Failure {
         Error::Tls(text) => Failure::new(StoreErrorKind::Misconfigured, text.clone()),
         Error::Encoding(_) | Error::Conversion(_) | Error::Utf8 | Error::Utf16 => {
             let mut failure = Failure::unreadable();
-            // The rest of the answer may not have been read.
+            // The rest of the answer may not have been read, so the connection is unusable.
             failure.loss = Loss::Silent;
             failure
         }
@@ -146,8 +146,8 @@ impl Meaning {
             | 4061..=4063
             | 18_450
             | 18_471 => Self::Other(Misconfigured),
-            // The server has no plan with the indexes that the statement names, so these differ
-            // from Ratchet's.
+            // The server has no plan with the indexes that the statement names. So the indexes in
+            // the database differ from Ratchet's.
             8622 => Self::Other(Misconfigured),
             // The driver and the server disagree about the current transaction.
             3988 | 3989 => Self::Other(Unavailable),
@@ -229,14 +229,14 @@ mod tests {
             (Unavailable, &[1204, 1221, 701, 802, 8645, 8651, 8649, 3617]),
             // A broken network connection, as reported by the server.
             (Unavailable, &[10_053, 10_054, 10_060]),
-            // A session or a server that shuts down, a database that is not available.
+            // A session or a server that shuts down, and a database that is not available.
             (Unavailable, &[596, 6001, 6002, 6004, 6005, 6006, 17_142]),
             (
                 Unavailable,
                 &[904, 921, 922, 923, 924, 926, 927, 942, 945, 952, 983, 988],
             ),
             (Unavailable, &[17_809, 17_830, 18_401, 3988, 3989]),
-            // Azure SQL: moved, throttled, paused.
+            // A database of Azure SQL that is being moved, is throttled or is paused.
             (
                 Unavailable,
                 &[
@@ -245,7 +245,7 @@ mod tests {
                 ],
             ),
             (ReadOnly, &[3906, 3908, 979, 978, 976]),
-            // Logins, databases, firewalls.
+            // Refused logins, unknown databases, and connections that a firewall blocks.
             (
                 Misconfigured,
                 &[
@@ -253,9 +253,9 @@ mod tests {
                     40_532, 40_615, 40_914, 4061, 4062, 4063, 18_450, 18_471,
                 ],
             ),
-            // Settings of the session and of the database.
+            // Unsuitable settings of the session or the database, and unsuitable indexes.
             (Misconfigured, &[1934, 3952, 8622]),
-            // Rights.
+            // Missing privileges.
             (
                 Misconfigured,
                 &[

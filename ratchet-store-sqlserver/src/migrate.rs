@@ -125,8 +125,8 @@ impl<'a> Schema<'a> {
         Self { schema, user }
     }
 
-    /// If the user lacks the privileges to create the tables, adds to the failure what a DBA must
-    /// run. Returns other failures unchanged.
+    /// If the user lacks the privileges to create the tables, adds to the failure the statements
+    /// that a DBA must run. Returns other failures unchanged.
     async fn advise(&self, lease: &mut Lease, failure: Failure) -> Failure {
         if !failure.forbidden {
             return failure;
@@ -178,8 +178,8 @@ impl<'a> Schema<'a> {
         Ok(())
     }
 
-    /// Returns the number of applied migrations. The server hides tables on which the user has no
-    /// privileges. So if the number is 0, the method fails if such tables exist.
+    /// Returns the number of applied migrations. The number is also 0 if the tables exist but the
+    /// server hides them, because the user has no privileges on them. In that case, fails.
     async fn applied(&self, lease: &mut Lease) -> Result<usize> {
         let applied = self.schema.applied(lease).await?;
         if applied == 0 {

@@ -2,7 +2,7 @@
 //!
 //! A list is always one parameter. The driver has no table-valued parameters. One parameter per
 //! value would need another statement text for each length, and a statement has at most 2,100
-//! parameters. A text that is a parameter itself is never NULL, because the driver would send NULL
+//! parameters. A parameter that is a single text is never NULL, because the driver would send NULL
 //! without a type. A text in a list may be NULL.
 
 use std::borrow::Cow;

@@ -54,7 +54,7 @@ impl SqlServerStore {
     /// - `trust_any_certificate`: `true` or `false`
     /// - `trust_authority`: the path of the authority's certificate
     /// - `host_in_certificate`: the name that the server's certificate must have
-    /// - `application_name`: the name of the connections that `sys.dm_exec_sessions` shows
+    /// - `application_name`: the name that `sys.dm_exec_sessions` shows for the connections
     /// - `multi_subnet_failover`: with `true`, the store tries all addresses of the host at the
     ///   same time
     ///

@@ -46,7 +46,7 @@ use crate::store::SqlServerStore;
 pub struct Transaction {
     lease: Lease,
     store: SqlServerStore,
-    /// Whether the only possible end is a rollback.
+    /// Whether the transaction can only be rolled back.
     failed: bool,
     /// Whether statements may have changed the session in a way that the store cannot detect.
     lingers: bool,

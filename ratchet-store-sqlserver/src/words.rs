@@ -68,7 +68,7 @@ impl Words {
                 "Shared"
             },
             // If a statement with OUTPUT writes a table that is also in its FROM, Babelfish treats
-            // the two as different tables, and joins all rows to each wanted one.
+            // the two as different tables, and joins all rows to each wanted row.
             seek: if server.is_babelfish {
                 ""
             } else {
@@ -85,8 +85,8 @@ impl Words {
         }
     }
 
-    /// Sets whether readers wait for writers in this database. If they do, claims, heartbeats and
-    /// some other statements skip rows that another transaction is writing.
+    /// Adapts the values to whether readers wait for writers in this database. If they do, claims,
+    /// heartbeats and some other statements skip rows that another transaction is writing.
     pub(crate) const fn locking_reads(mut self, locking: bool) -> Self {
         self.passing = if locking {
             ", READPAST, READCOMMITTEDLOCK"

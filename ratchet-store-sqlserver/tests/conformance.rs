@@ -3,7 +3,7 @@
 //!
 //! Results on Babelfish do not show how SQL Server locks. Babelfish has no locks on ranges and
 //! indexes, no lock escalation and no hints. So no call skips a locked row there, and claims run
-//! one after the other (`Words`).
+//! one after the other (see `Words`).
 
 #[allow(dead_code, reason = "each test binary uses its part of this module")]
 mod server;

@@ -110,7 +110,7 @@ fn word_after<'a>(text: &'a str, before: &str) -> Option<&'a str> {
     after.split([' ', '(', ')', ',']).next()
 }
 
-/// Returns the part of `text` before the parenthesis that closes one opened before `text`.
+/// Returns the content of a pair of parentheses. `text` begins after the opening parenthesis.
 fn bracketed(text: &str) -> &str {
     let mut open = 1;
     let end = text.find(|character| {

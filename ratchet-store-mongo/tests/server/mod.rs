@@ -31,15 +31,16 @@ pub(crate) struct Space {
     pub(crate) url: String,
     pub(crate) prefix: String,
     pub(crate) database: Database,
-    /// The slot that this test holds, if later tests reuse the collections.
+    /// Slot that this test holds. Later tests with this slot reuse the collections. `None` if no
+    /// later test reuses them.
     pub(crate) slot: Option<Slot>,
 }
 
 impl Space {
     /// Reuses the collections and indexes of an earlier test, and deletes their documents, because
-    /// creating and dropping collections takes longer than most cases. If there is no slot, the
-    /// collections are new. Reused collections stay on the server after the test run; the server is
-    /// expected to be disposable.
+    /// creating and dropping collections takes longer than most cases. If no slot is available,
+    /// creates new collections. Reused collections stay on the server after the test run; the
+    /// server is expected to be disposable.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn reused(url: &str) -> Result<Self, BoxError> {
         let (Ok(run), Some(slot)) = (std::env::var("NEXTEST_RUN_ID"), Slot::take()) else {

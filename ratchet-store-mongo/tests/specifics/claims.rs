@@ -158,7 +158,7 @@ pub(crate) async fn what_a_killed_claim_took_is_returned(space: Arc<Space>) {
     let mut other = hold(&space, held, touch()).await;
     let claiming = claim(&store, request_all());
     let op = waiting(&space, &name).await;
-    // The update waits for the second job, so it has claimed the first.
+    // The update waits for the locked second job, so it has already claimed the first job.
     let admin = space.database.client().database("admin");
     admin
         .run_command(doc! { "killOp": 1, "op": op })

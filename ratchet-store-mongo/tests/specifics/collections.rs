@@ -211,7 +211,7 @@ pub(crate) async fn what_is_missing_is_named_where_nothing_may_be_created(space:
     jobs.drop_index("lane").await.unwrap();
     let error = without().connect().await.unwrap_err();
     assert!(error.to_string().contains("no index lane"), "{error}");
-    // A store that may create indexes creates it again.
+    // A store that may create indexes creates the dropped index again.
     open(&space).await;
     without().connect().await.unwrap();
     // A database that was prepared by hand, but without the version, is not complete.

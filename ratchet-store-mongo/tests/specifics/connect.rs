@@ -41,7 +41,7 @@ pub(crate) async fn an_unknown_replica_set_is_misconfigured(space: Arc<Space>) {
 }
 
 pub(crate) async fn a_server_that_is_not_there_is_unavailable(_: Arc<Space>) {
-    // A port that stays bound here, but without a listener.
+    // Binds a port but does not listen on it, so that nothing accepts the store's connections.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();

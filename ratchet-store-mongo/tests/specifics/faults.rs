@@ -91,7 +91,7 @@ impl Fault {
         &self.name
     }
 
-    /// Activates the fail point. The server has only one for all tests, so the tests take turns. A
+    /// Activates the fail point. All tests share one fail point, so the tests take turns. A
     /// failed test keeps its turn for a minute at most.
     pub(crate) async fn set(mut self) -> Self {
         let turn = || {
@@ -320,7 +320,7 @@ pub(crate) async fn a_majority_that_does_not_answer_is_a_timeout(space: Arc<Spac
     let error = store.settle(std::slice::from_ref(&done)).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
     fault.lift().await;
-    // The settlement took effect nevertheless: a repeated call reports it as applied.
+    // The settlement took effect although its call failed: a repeated call reports it as applied.
     assert_eq!(store.settle(&[done]).await.unwrap(), [Fenced::Applied]);
     assert_eq!(state(&store, id).await, JobState::Succeeded);
 }
@@ -345,7 +345,7 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_locks_and_elections
         let store = store.clone();
         tokio::spawn(async move { store.pause_queue(&name("q")).await.unwrap() })
     };
-    // Once a call gets no connection, the only one is occupied.
+    // Once a call gets no connection, the write occupies the only connection.
     let some_time = Duration::from_millis(500);
     while tokio::time::timeout(some_time, enqueue(&store, job()))
         .await
@@ -397,7 +397,8 @@ pub(crate) async fn wakeups_survive_a_lost_stream(space: Arc<Space>) {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
     let queue = Name::new("queue", "q").unwrap();
-    // The stream does not contain wakeups that were sent before it was opened.
+    // The stream does not contain wakeups that were sent before it was opened. So send wakeups
+    // until one arrives.
     loop {
         coordinator.notify(Wakeup::queue(queue.clone())).await;
         let first = tokio::time::timeout(Duration::from_millis(500), wakeups.next());

@@ -62,7 +62,7 @@ pub(crate) async fn a_lock_is_free_while_a_guarded_write_goes_on_and_the_write_i
         doc! { "command.delete": { "$exists": true } },
     )
     .await;
-    // The purge began within the guard's tenure, which ends here.
+    // The purge began while the guard was valid. The release of the lock ends the guard.
     let released = other.release(&guard.lock, &guard.owner, guard.fence).await;
     assert_eq!(released.unwrap(), Fenced::Applied);
     let successor = acquire(&other, "two").await;

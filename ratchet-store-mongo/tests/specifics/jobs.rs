@@ -232,7 +232,8 @@ pub(crate) async fn documents_of_others_are_on_no_page_and_stop_nothing(space: A
     }
     let all = JobSelector::matching(JobFilter::all(), 10);
     assert_eq!(store.act(&all, JobAction::Cancel).await.unwrap().len(), 2);
-    // Adds a document of another program: an ended job with children that finished last.
+    // Adds a document of another program. It looks like a job that has children and that finished
+    // after all other jobs.
     let mut like = rows.find_one(id_of(ids[0])).await.unwrap().unwrap();
     let ended = like.get_i64("finished_at").unwrap();
     like.extend(doc! { "_id": ObjectId::new(), "finished_at": ended + 1, "children": true });

@@ -47,7 +47,7 @@ pub(crate) fn after(parents: &[ClaimedJob]) -> NewJob {
     })
 }
 
-/// Waits until the server runs a command on the connections with this name that matches `which`.
+/// Waits until the server runs a command that matches `which`, on the connections with this name.
 pub(crate) async fn under_way(space: &Space, name: &str, which: Document) {
     let admin = space.database.client().database("admin");
     loop {

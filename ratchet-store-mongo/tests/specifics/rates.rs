@@ -80,7 +80,7 @@ pub(crate) async fn the_server_forgets_idle_keys_and_no_fence(space: Arc<Space>)
         store.take(&[long]).await.unwrap()[0],
         RateAnswer::Wait(_)
     ));
-    // The lock expired before the key did. It was not deleted, so its fences continue.
+    // The lock expired before the key did. The lock was not deleted, so its fences continue.
     let again = locks
         .acquire(&name("lock"), &name("two"), hold)
         .await

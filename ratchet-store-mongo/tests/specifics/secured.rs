@@ -17,7 +17,8 @@ use ratchet_store_mongo::MongoStore;
 
 use crate::server::{self, Space};
 
-/// The privileges of a user that may also create the collections of its database.
+/// The privileges that a user of the store needs. The last two are needed only if the store must
+/// create collections or indexes.
 const RIGHTS: [&str; 9] = [
     "find",
     "insert",

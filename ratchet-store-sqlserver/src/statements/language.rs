@@ -1,4 +1,4 @@
-//! Tests of the text of every statement that need no server.
+//! Tests that check the text of every statement. The tests need no server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -283,8 +283,8 @@ fn every_function_is_an_old_one_and_no_word_is_of_another_language() {
                 "{name} uses IS DISTINCT FROM, which only SQL Server 2022 has"
             );
             let before = place.checked_sub(1).and_then(|before| tokens.get(before));
-            // The word is then the name of a table or an alias, and its columns follow in
-            // parentheses.
+            // After a period or `AS`, the word is the name of a table or an alias, and its columns
+            // follow in parentheses.
             let is_name = matches!(before, Some(Token::Period)) || is_word(before, "AS");
             let is_called = tokens.get(place + 1) == Some(&Token::LParen);
             if is_called && !is_name && !word.starts_with('@') && !OTHERS.contains(&word.as_str()) {

@@ -22,7 +22,7 @@ const AUTHORITY: &str = concat!(
     "/tests/encryption/authority.pem"
 );
 
-/// The types of packets.
+/// The types of packets in the protocol TDS.
 const PRELOGIN: u8 = 0x12;
 const LOGIN: u8 = 0x10;
 

@@ -131,7 +131,7 @@ pub(crate) async fn an_address_without_a_server_is_unavailable(schema: Arc<Schem
     assert_kind(&error, StoreErrorKind::Unavailable);
 }
 
-/// Returns what is logged while this runs.
+/// Runs `work`. Returns its result, and the log lines that were written in the process.
 async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
     let lines: Lines = Lines::default();
     let writer = lines.clone();
@@ -157,7 +157,7 @@ impl io::Write for Lines {
     }
 }
 
-/// The store suppresses the driver's log, which would include the key.
+/// The store suppresses the driver's log, which would include the duplicate key.
 pub(crate) async fn lost_races_are_not_logged(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let twice = [job()];

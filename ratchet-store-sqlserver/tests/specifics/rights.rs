@@ -100,7 +100,7 @@ pub(crate) async fn without_the_right_to_create_the_dba_is_told_what_to_run(sche
     let text = refused.to_string();
     let (_, told) = text.split_once("a DBA must run: ").unwrap();
     let (grant, create) = told.split_once("; ").unwrap();
-    // On Babelfish, the owner of a schema has this privilege already.
+    // On Babelfish, the owner of a schema already has the privilege that `grant` grants.
     if !schema.is_babelfish().await {
         schema.execute(grant).await.unwrap();
     }

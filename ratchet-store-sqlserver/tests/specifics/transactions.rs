@@ -119,7 +119,8 @@ pub(crate) async fn a_dropped_call_throws_its_connection_away(schema: Arc<Schema
         0,
         "expected the connection to be closed"
     );
-    // The pool, which may have one connection, can open another.
+    // The pool may have only one connection. The closed connection does not count, so the pool can
+    // open another one.
     let id = enqueue(&store, job()).await;
     assert!(exists(&store, id).await);
     let end = rival.simple_query("ROLLBACK TRANSACTION").await.unwrap();
