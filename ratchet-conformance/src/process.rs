@@ -11,15 +11,15 @@ use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use ratchet_core::store::{Acquired, Checked};
-use ratchet_core::{JobId, Name, SharedStore};
+use ratchet_core::store::{Acquired, Checked, IfKnown, StoreFeature};
+use ratchet_core::{BatchId, JobId, Name, Selection, SharedStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::Command;
 
-use crate::build::{HOUR, jobs, result};
+use crate::build::{HOUR, job, jobs, minutely, names, result};
 use crate::fixture::BoxError;
-use crate::node::TestNode;
+use crate::node::{TestNode, ok};
 
 /// The environment variable with the address of the database on which the process works.
 const DATABASE: &str = "RATCHET_CONFORMANCE_DATABASE";
@@ -30,6 +30,8 @@ pub(crate) enum Line {
     /// The process, whose label is the name of the lock, has acquired this lock for an hour,
     /// with this fence.
     Acquired(Name, u64),
+    /// The process has stored this before it began to enqueue, claim and settle.
+    Kept(Kept),
     /// The process calls the store to enqueue these jobs.
     Enqueues(Vec<JobId>),
     /// The jobs of the last `Enqueues` are stored.
@@ -40,6 +42,22 @@ pub(crate) enum Line {
     Settles(JobId),
     /// The job of the last `Settles` is settled.
     Settled,
+}
+
+/// What the process stores at its beginning, and leaves as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// The name of a paused queue with the following jobs. It is also the name of their keys and of
+    /// their lane, of a resource of which one job has the only permit, and of a definition.
+    pub(crate) name: Name,
+    /// The job with the unique key.
+    pub(crate) unique: JobId,
+    /// The job with the idempotency key, if the store supports idempotency keys.
+    pub(crate) once: Option<JobId>,
+    /// The jobs of the lane, if the store supports lanes.
+    pub(crate) lane: Vec<JobId>,
+    /// An open batch with one job, if the store supports batches.
+    pub(crate) batch: Option<BatchId>,
 }
 
 impl Line {
@@ -96,6 +114,47 @@ pub(crate) async fn work_if_asked(attach: Option<&Attach>) -> Option<ExitCode> {
     Some(attach.work(address).await)
 }
 
+/// Stores something of everything that the store supports.
+async fn keep(node: &TestNode) -> Kept {
+    let store = &node.store;
+    let has = |feature| store.lacks(feature).is_none();
+    let (name, text) = (node.label.clone(), node.label.as_str());
+    node.pause_queue(text).await;
+    let new = || job().queue(text);
+    let unique = node.add(new().unique_key(text)).await;
+    let mut kept = Kept {
+        name: name.clone(),
+        unique,
+        once: None,
+        lane: Vec::new(),
+        batch: None,
+    };
+    if has(StoreFeature::IdempotencyKeys) {
+        kept.once = Some(node.add(new().idempotency_key(text)).await);
+    }
+    if has(StoreFeature::Lanes) {
+        let lane = [new().lane(text), new().lane(text)];
+        kept.lane = node.add_all(&lane).await;
+    }
+    if store.workflows().is_some() {
+        let batch = node.batch().await;
+        node.add(new().in_batch(batch)).await;
+        kept.batch = Some(batch);
+    }
+    if let Some(permits) = store.permits() {
+        ok(permits.set_permits(&name, 1, IfKnown::Change).await);
+        let queue = format!("permit {text}");
+        node.add(job().queue(&queue).permit(text)).await;
+        let only = Selection::Only(names([&queue]));
+        let claimed = node.claim_with(&node.request(1).queues(only)).await;
+        assert_eq!(claimed.len(), 1, "expected the job with the permit");
+    }
+    if store.recurring().is_some() {
+        node.define(minutely().named(text)).await;
+    }
+    kept
+}
+
 /// Enqueues, claims and settles jobs without end. Of the three jobs of each round, one is settled,
 /// one remains claimed, and one remains pending.
 async fn work(node: &TestNode) -> ! {
@@ -105,6 +164,7 @@ async fn work(node: &TestNode) -> ! {
         Acquired::Acquired { fence } => write(&Line::Acquired(lock, fence.0)),
         held @ Acquired::Held(_) => panic!("a new lock is held: {held:?}"),
     }
+    write(&Line::Kept(keep(node).await));
     loop {
         let batch = jobs(3);
         write(&Line::Enqueues(batch.iter().map(|job| job.id()).collect()));
