@@ -66,7 +66,7 @@ pub(crate) enum Table {
     Deadline = 40,
     /// Tag, job: the jobs with the tag.
     Tag = 41,
-    /// Queue, state, job: all jobs.
+    /// Queue, state, job: every job, under its queue and its state.
     State = 42,
 }
 

@@ -44,8 +44,8 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     /// Type that holds the statements that only this dialect has.
     type Own: OwnStatements<Self>;
 
-    /// Returns a statement without bound parameters. `parameters` is the number of parameters in
-    /// `text`.
+    /// Returns a statement to whose parameters no values are bound yet. `parameters` is the number
+    /// of parameters in `text`.
     fn query(text: &Arc<str>, parameters: usize) -> Self::Query;
 
     /// Quotes a name for use in a statement. The name may contain any characters.

@@ -221,9 +221,9 @@ pub(crate) fn look_at_taken(
     ]
 }
 
-/// Returns the filter and the update that undo claims, before any caller has received them. Claims
-/// with a cancel request are not undone. The number of an undone claim is not used again, because
-/// another call may have read it. [queue.pause] [claim.live]
+/// Returns the filter and the update that undo the claims of a call whose caller has not received
+/// them. They do not undo claims with a cancel request. The number of an undone claim is not used
+/// again, because another call may have read it. [queue.pause] [claim.live]
 pub(crate) fn untake(jobs: &[JobId], call: ObjectId) -> (Document, Document) {
     let mut filter = taken(jobs, call);
     filter.insert("cancel_requested", Bson::Null);

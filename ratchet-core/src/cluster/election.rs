@@ -308,18 +308,20 @@ impl Election {
     /// Returns the outcome of the turn if this candidate may not try to acquire the lock yet.
     /// `None` if it may.
     ///
-    /// The candidate may not try in three cases:
+    /// The candidate may not try in four cases:
     ///
     /// - Another node holds the lock.
     /// - The takeover delay has not passed.
     /// - The database reports the lock as free, but the report cannot be trusted yet.
+    /// - The shared reading of the locks has failed, and the last holder may still lead. After
+    ///   [`SKIPPED`] such turns, the candidate reads the lock itself.
     ///
     /// The report cannot be trusted if the database's clock may have stepped forward, or if another
     /// server with another clock may have taken over. Nor can it be trusted if the database may
     /// have been rolled back to a state without the leader's tenure. The leader notices none of
-    /// this before its next renewal. So a candidate that saw the lock held waits, by its own clock,
-    /// until the leader no longer trusts its tenure. It need not wait if the leader released the
-    /// lock.
+    /// this before its next renewal, and still leads until then. So a candidate that saw the lock
+    /// held waits, by its own clock, until the leader no longer trusts its tenure. It need not wait
+    /// if the leader released the lock.
     async fn must_wait(&mut self, owner: &Name) -> Result<Option<ElectionOutcome>> {
         if let Some(readings) = self.readings.clone() {
             let age = self.timings.heartbeat / 10;

@@ -40,7 +40,7 @@ pub(crate) struct Beacons {
 pub(crate) struct Received {
     /// The last beacon of a leader that has not resigned.
     last: Option<Beacon>,
-    /// Whether a wakeup for all nodes without a sender has arrived since the last beacon.
+    /// Whether a wakeup that names no sender has arrived for all nodes since the last beacon.
     doubted: bool,
     /// The last leader that resigned. A beacon that it sent earlier may arrive after its
     /// resignation, and is ignored.
