@@ -69,8 +69,8 @@ fn postgres_settings_are_named_by_their_keys() {
         [
             "store.max_connections = 0 (ratchet.toml:3): max_connections is zero",
             "store.postgres.acquire_timeout = \"0s\" (ratchet.toml:6): acquire_timeout is zero",
-            "store.postgres.direct_url = \"mysql://***\" (ratchet.toml:8): the URL has the scheme \
-             `mysql`; expected `postgres`",
+            "store.postgres.direct_url = \"mysql://me:***@db\" (ratchet.toml:8): the URL has the \
+             scheme `mysql`; expected `postgres`",
             "store.postgres.max_lifetime = \"0s\" (ratchet.toml:7): max_lifetime is zero",
             "store.postgres.schema = \"pg_jobs\" (ratchet.toml:5): schema begins with `pg_`, which \
              PostgreSQL reserves",

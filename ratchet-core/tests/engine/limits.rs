@@ -520,7 +520,10 @@ async fn limits_that_cannot_work_are_refused_with_everything_else() {
         error.problems().join("\n")
     };
     let refusal = refused(RateLimit::per_second(0));
-    assert!(refusal.contains("mail: limit is 0"), "{refusal}");
+    assert!(
+        refusal.contains("the rate limit of mail is invalid: limit is 0"),
+        "{refusal}"
+    );
     assert!(
         refusal.contains("mail has a rate limit, but no job of this kind is registered"),
         "{refusal}"

@@ -54,7 +54,7 @@ async fn a_stream_that_fails_says_how_far_it_came() {
     assert_eq!(error.before.created, 1_000);
     assert_eq!(error.source.kind(), StoreErrorKind::Corrupt);
     assert!(
-        error.to_string().starts_with("after 1000 jobs: "),
+        error.to_string().contains("stopped after 1000 jobs: "),
         "{error}"
     );
     let stored = client.count(&JobFilter::all()).await.unwrap();
