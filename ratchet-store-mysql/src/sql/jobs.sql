@@ -1,17 +1,16 @@
 -- Stores, reads, changes and deletes jobs.
 
 -- name: enqueue_job
--- Stores one new job without keys. Does what enqueue_jobs does for the most common batch. If the
--- route ($2) is missing or has another stamp than $14, `@zero` and so the job's route is NULL: the
--- statement fails and stores nothing (error.rs). That takes less time than an INSERT with a
--- condition. A NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
-SET @now = {now}, @zero = (SELECT 0 FROM {schema}.routes WHERE id = $2 AND stamp = $14);
+-- Stores one new job without keys. Does what enqueue_jobs does for the most common batch. Stores
+-- nothing if the route ($2) is missing or has another stamp than $14. A NULL time means now plus
+-- the delay. [enqueue.created] [enqueue.due] [claim.version]
 BEGIN;
-INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
-VALUES ($1, 0, $2 + @zero, $3, $4, COALESCE($5, @now + $6), @now);
 INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
                                payload_version)
-VALUES ($1, $7, $8, $9, $10, $11, $12, $13);
+SELECT $1, $7, $8, $9, $10, $11, $12, $13 FROM {schema}.routes WHERE id = $2 AND stamp = $14;
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+SELECT $1, 0, $2, $3, $4, COALESCE($5, {now} + $6), {now}
+FROM {schema}.routes WHERE id = $2 AND stamp = $14;
 COMMIT
 
 -- name: enqueue_jobs
