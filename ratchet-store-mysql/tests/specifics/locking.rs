@@ -193,6 +193,17 @@ async fn fill(database: &Database, jobs: usize, state: u8) {
     database.execute(&fill).await.unwrap();
 }
 
+/// The statement skips routes and priorities without due jobs. This test has due jobs and later
+/// ones of the same route and priority.
+pub(crate) async fn the_depth_of_a_queue_leaves_out_later_jobs(database: Arc<Database>) {
+    let store = open(&database).await;
+    enqueue(&store, job().queue("q")).await;
+    for _ in 0..3 {
+        enqueue(&store, job().queue("q").delay(Duration::from_secs(600))).await;
+    }
+    assert_eq!(store.count_due(&name("q"), 9).await.unwrap(), 1);
+}
+
 pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(database: Arc<Database>) {
     let (store, pool) = counted(&database).await;
     enqueue(&store, job()).await;

@@ -44,6 +44,7 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
         a_claim_taken_back_meanwhile_leaves_no_child_waiting a_rollback_leaves_no_links;
     locking: a_claim_locks_only_the_rows_it_returns a_pause_waits_for_the_claims_in_progress
         a_claim_skips_what_others_have_locked_or_changed
+        the_depth_of_a_queue_leaves_out_later_jobs
         a_claim_of_a_long_queue_reads_only_candidates no_statement_of_a_loop_reads_all_jobs;
     permits: a_claim_counts_what_was_claimed_while_it_waited
         claims_that_need_no_permit_wait_for_none;
