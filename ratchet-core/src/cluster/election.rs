@@ -49,15 +49,12 @@ pub struct Election {
     /// another candidate.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
-    /// Number of turns since the last reading of the lock on which this candidate could decide.
-    skipped: u32,
+    /// Whether this candidate did not read its lock at the last turn, because the shared reading had
+    /// failed and the last holder could still lead.
+    skipped: bool,
     /// Recent readings of the role locks, shared with this node's candidates for other roles.
     readings: Option<Arc<RoleLocks>>,
 }
-
-/// Maximum number of turns in a row in which a candidate does not read its lock although the shared
-/// reading has failed.
-const SKIPPED: u32 = 3;
 
 /// The last owner of the lock, other than this candidate, that this candidate saw.
 #[derive(Clone, Debug)]
@@ -90,7 +87,7 @@ impl Election {
             takeover_delay: Duration::ZERO,
             sitting_out: None,
             rival: None,
-            skipped: 0,
+            skipped: false,
             readings: None,
         })
     }
@@ -313,8 +310,8 @@ impl Election {
     /// - Another node holds the lock.
     /// - The takeover delay has not passed.
     /// - The database reports the lock as free, but the report cannot be trusted yet.
-    /// - The shared reading of the locks has failed, and the last holder may still lead. After
-    ///   [`SKIPPED`] such turns, the candidate reads the lock itself.
+    /// - The shared reading of the locks has failed, and the last holder may still lead. At the
+    ///   next turn, the candidate reads the lock itself.
     ///
     /// The report cannot be trusted if the database's clock may have stepped forward, or if another
     /// server with another clock may have taken over. Nor can it be trusted if the database may
@@ -336,10 +333,10 @@ impl Election {
                     return Ok(Some(self.note_rival(holder)));
                 }
                 // The shared reading is slow or fails. Reading each lock on its own at each turn
-                // would load the database further, so a candidate does it at every fourth turn. It
+                // would load the database further, so a candidate does it at every second turn. It
                 // then also finds a lock that its holder has released.
-                (Err(_), Some(rival)) if self.skipped < SKIPPED => {
-                    self.skipped += 1;
+                (Err(_), Some(rival)) if !self.skipped => {
+                    self.skipped = true;
                     return Ok(Some(rival.leads()));
                 }
                 // The lock may be free. A decision needs a new reading, even if the shared reading
@@ -348,7 +345,7 @@ impl Election {
                 _ => {}
             }
         }
-        self.skipped = 0;
+        self.skipped = false;
         let rival = self.rival();
         let locks = self.store.locks();
         let inspect = locks.inspect(self.leadership.lock());

@@ -17,8 +17,8 @@ pub struct SalvagedJob {
     pub job: StoredJob,
     /// The first problem that was found when the job was read.
     pub problem: InvalidInput,
-    /// Whether the job can be shown. A job whose kind cannot be read is never returned by a read,
-    /// but it can be deleted.
+    /// Whether reads return the job. They leave out a job whose kind cannot be read, until a store
+    /// has ended the job and stored it with the kind `unreadable`. Such a job can be deleted.
     pub can_be_shown: bool,
 }
 

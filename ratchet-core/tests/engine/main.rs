@@ -32,6 +32,7 @@ mod reports;
 mod retention;
 mod rewind;
 mod robust;
+mod role_locks;
 mod settings;
 mod signals;
 mod stream;

@@ -193,8 +193,8 @@ impl Liveness {
 
     /// Logs that the database went back to an earlier state, by a failover to a replica that lags,
     /// or by a restore from a backup. The rows of other nodes are then outdated, and the claims
-    /// that this node holds may be missing. The silence of other nodes counts again after the time
-    /// `again`.
+    /// that this node holds may be missing. The silence of other nodes counts again after
+    /// `patience`.
     fn rewound(patience: Duration) {
         metrics::database_rewound();
         tracing::warn!(
