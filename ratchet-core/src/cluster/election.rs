@@ -49,8 +49,8 @@ pub struct Election {
     /// another candidate.
     sitting_out: Option<Instant>,
     rival: Option<Rival>,
-    /// Whether this candidate did not read its lock at the last turn, because the shared reading had
-    /// failed and the last holder could still lead.
+    /// Whether this candidate did not read its lock at the last turn, because the shared reading
+    /// had failed and the last holder could still lead.
     skipped: bool,
     /// Recent readings of the role locks, shared with this node's candidates for other roles.
     readings: Option<Arc<RoleLocks>>,
