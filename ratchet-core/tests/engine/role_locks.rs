@@ -1,4 +1,4 @@
-//! Tests nodes that are candidates in so many roles that they read the locks of all roles at once.
+//! Tests nodes that are candidates for many roles, and so read the locks of all roles at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
