@@ -7,7 +7,7 @@ use crate::model::JobSpec;
 /// ```
 /// use ratchet::MemoryStore;
 /// use ratchet::Store;
-/// use ratchet::store::StoreFeature;
+/// use ratchet_core::store::StoreFeature;
 ///
 /// assert_eq!(MemoryStore::new().lacks(StoreFeature::Lanes), None);
 /// ```

@@ -28,7 +28,7 @@ pub(crate) async fn what_needs_transactions_is_refused(space: Arc<Space>) {
     for refused in [job().lane("l"), job().idempotency_key("i")] {
         for batch in [vec![refused.another()], vec![job(), refused.another()]] {
             let error = store.enqueue(&batch).await.unwrap_err();
-            assert_kind(&error, StoreErrorKind::Misconfigured);
+            assert_kind(&error, StoreErrorKind::Invalid);
             assert!(error.to_string().contains("replica set"), "{error}");
         }
     }

@@ -53,7 +53,9 @@ pub(crate) async fn stored_jobs_are_run_for_a_test(database: Arc<Database>) {
         drain(&node).limit(2).await.unwrap_err()
     };
     assert!(
-        error.to_string().starts_with("a job is still due after 2"),
+        error
+            .to_string()
+            .starts_with("a job is still due after the limit of 2"),
         "{error}"
     );
 }
