@@ -52,6 +52,15 @@ pub(crate) struct Database {
     slot: Option<Slot>,
 }
 
+/// A transaction that a session has open.
+#[allow(dead_code, reason = "each test binary uses its part of this module")]
+pub(crate) struct OpenTransaction {
+    /// Whether the session waits for a lock.
+    pub(crate) waits: bool,
+    /// Number of rows that the transaction has locked.
+    pub(crate) rows_locked: i64,
+}
+
 /// Creates the clock. `left_by` is NULL while a test uses the database. If the test ends normally,
 /// it sets `left_by` to the id of the test run.
 const CREATE: &str = "
@@ -173,22 +182,57 @@ impl Database {
 
     /// Returns once at least `count` calls on this database wait for locks.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
-    pub(crate) async fn until_calls_wait(&self, count: i64) {
-        let waiting = format!(
-            "SELECT COUNT(*) FROM information_schema.innodb_trx AS trx
-             JOIN information_schema.processlist AS session ON session.id = trx.trx_mysql_thread_id
-             WHERE trx.trx_state = 'LOCK WAIT' AND session.db = '{}'",
+    pub(crate) async fn until_calls_wait(&self, count: usize) {
+        let waiting = async || {
+            self.transactions("TRUE")
+                .await
+                .iter()
+                .filter(|it| it.waits)
+                .count()
+        };
+        while waiting().await < count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Returns the open transactions of the sessions in this database that meet an SQL condition.
+    ///
+    /// Reads the report of the engine. The table `innodb_trx` has the same data, but the server
+    /// refreshes it only after nobody has read it for 100 ms, and other tests read it too.
+    #[allow(dead_code, reason = "each test binary uses its part of this module")]
+    pub(crate) async fn transactions(&self, condition: &str) -> Vec<OpenTransaction> {
+        let report = self.rows("SHOW ENGINE INNODB STATUS").await;
+        let report: String = report.expect("the server answers")[0].get("Status");
+        let sessions = format!(
+            "SELECT CAST(id AS SIGNED) FROM information_schema.processlist
+             WHERE db = '{}' AND {condition}",
             self.name
         );
-        while self.number(&waiting).await.expect("the server answers") < count {
-            // The server refreshes this table only after it was not read for 100 ms.
-            tokio::time::sleep(Duration::from_millis(150)).await;
-        }
+        let sessions = self.rows(&sessions).await.expect("the server answers");
+        let sessions: Vec<i64> = sessions.iter().map(|row| row.get(0)).collect();
+        let (_, list) = report.split_once("LIST OF TRANSACTIONS").expect("a list");
+        let of_a_session = |text: &str| {
+            let session = number_in(text, "thread id ", ",")?;
+            sessions.contains(&session).then(|| OpenTransaction {
+                waits: text.contains("LOCK WAIT"),
+                rows_locked: number_in(text, "heap size ", " row lock(s)").unwrap_or_default(),
+            })
+        };
+        list.split("---TRANSACTION ")
+            .filter_map(of_a_session)
+            .collect()
     }
 
     fn sql(&self, sql: &str) -> String {
         sql.replace("{database}", &format!("`{}`", self.name))
     }
+}
+
+/// Returns the last number between `before` and `after` in a text.
+fn number_in(text: &str, before: &str, after: &str) -> Option<i64> {
+    let (_, rest) = text.split_once(before)?;
+    let (within, _) = rest.split_once(after)?;
+    within.rsplit(' ').next()?.parse().ok()
 }
 
 #[async_trait]

@@ -44,20 +44,11 @@ async fn let_go_on(mut holder: MySqlConnection, database: &Database) {
 
 /// Returns once a session has stopped in an update, with the number of rows that it has locked.
 async fn rows_locked(database: &Database) -> i64 {
-    let locked = format!(
-        "SELECT CAST(COALESCE(MAX(trx.trx_rows_locked), -1) AS SIGNED)
-         FROM information_schema.innodb_trx AS trx
-         JOIN information_schema.processlist AS session ON session.id = trx.trx_mysql_thread_id
-         WHERE session.db = '{}' AND session.state = 'User lock'",
-        database.name
-    );
     loop {
-        let rows = database.number(&locked).await.unwrap();
-        if rows >= 0 {
-            return rows;
+        if let [stopped] = &database.transactions("state = 'User lock'").await[..] {
+            return stopped.rows_locked;
         }
-        // The server refreshes this table only after it was not read for 100 ms.
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
