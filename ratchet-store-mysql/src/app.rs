@@ -34,14 +34,9 @@ impl TransactionStore for MysqlStore {
     /// concurrent transaction takes a key of these jobs first, the store rolls back to a savepoint
     /// and tries again.
     ///
-    /// Use `READ COMMITTED` for such transactions. `REPEATABLE READ`, the default of the server,
-    /// reads a snapshot from the first statement of the transaction on:
-    /// - A unique key whose job has ended since then may still count as taken. The call then
-    ///   returns `Duplicate` with the ended job.
-    /// - A parent that has ended since then may still count as unfinished. Its new child may then
-    ///   wait for ever.
-    /// - A key that another transaction takes may stay invisible. The call then fails with
-    ///   `Contention`.
+    /// Both `READ COMMITTED` and `REPEATABLE READ`, the default of the server, work. With
+    /// `REPEATABLE READ`, a key that another transaction has taken since the snapshot began stays
+    /// invisible, and the call fails with `Contention`.
     ///
     /// The lanes of the new jobs stay locked until the transaction ends. Meanwhile, other enqueues
     /// into these lanes and settlements of the lanes' heads wait. So keep such transactions short.

@@ -17,7 +17,7 @@ use crate::config::{Config, PoolSettings};
 use crate::connect::{MODES, Target, seconds};
 use crate::dialect::{Mysql, Row};
 use crate::error::Classified;
-use crate::query::{Query, Quoting};
+use crate::query::{Query, Session};
 
 /// Number of bytes from which on the table of a statement is divided. It is well below the smallest
 /// `max_allowed_packet` that the store accepts.
@@ -36,7 +36,7 @@ struct Frame {
     roll_back: String,
     /// Restores the time that the session waits for locks.
     patient: String,
-    quoting: Quoting,
+    session: Session,
 }
 
 impl Frame {
@@ -52,7 +52,7 @@ impl Frame {
             commit_results: 1,
             roll_back: format!("ROLLBACK; {patient}"),
             patient,
-            quoting: Quoting::Known,
+            session: Session::Own,
         }
     }
 
@@ -76,7 +76,7 @@ impl Frame {
             commit_results: 2,
             roll_back: format!("ROLLBACK; {restore}"),
             patient: own.patient,
-            quoting: Quoting::Unknown,
+            session: Session::Pool,
         }
     }
 }
@@ -433,12 +433,12 @@ impl Lease {
         let frame = Arc::clone(&self.frame);
         if self.in_transaction {
             let begin = self.beginning.take().unwrap_or_default();
-            let text = begin + &query.render(frame.quoting, "", "");
+            let text = begin + &query.render(frame.session, "", "");
             return self.fetch(text).await;
         }
-        let mut text = query.render(frame.quoting, &frame.begin, &frame.commit);
+        let mut text = query.render(frame.session, &frame.begin, &frame.commit);
         let mut transaction = query.has_transaction();
-        if frame.quoting == Quoting::Unknown && !transaction {
+        if frame.session == Session::Pool && !transaction {
             text = format!("{}{text};{}", frame.begin, frame.commit);
             transaction = true;
         }
@@ -537,7 +537,7 @@ impl ratchet_sql::Lease<Mysql> for Lease {
         }
         match result {
             Ok(value) => {
-                let patient = match self.impatient && frame.quoting == Quoting::Known {
+                let patient = match self.impatient && frame.session == Session::Own {
                     true => &*frame.patient,
                     false => "",
                 };
@@ -574,7 +574,7 @@ impl Caller<'_> {
         };
         let mut all = Results::default();
         for part in &parts {
-            let text = part.render(Quoting::Unknown, "", "");
+            let text = part.render(Session::Transaction, "", "");
             let mut results = fetch(self.0, text).await.classified()?;
             all.rows.append(&mut results.rows);
             all.changed.append(&mut results.changed);

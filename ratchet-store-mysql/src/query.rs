@@ -19,15 +19,18 @@ pub(crate) const COMMIT: &str = "\u{2}";
 /// table's parameter comes first.
 pub(crate) const EACH: char = '\u{4}';
 
-/// How the session reads texts in quotes.
+/// Becomes `TRUE` in a transaction of the application, and otherwise `FALSE`.
+pub(crate) const WITHIN: &str = "\u{5}";
+
+/// The session that a text is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quoting {
-    /// The session has the store's settings: a backslash escapes, and texts are UTF-8 with the
-    /// collation of the tables.
-    Known,
-    /// The session has settings of the application. Texts are written in hexadecimal digits, which
-    /// every session reads in the same way.
-    Unknown,
+pub(crate) enum Session {
+    /// A connection of the store, with the settings of the store.
+    Own,
+    /// A connection of the application's pool, whose session may have other settings.
+    Pool,
+    /// A transaction of the application, whose snapshot may be older than the rows it has locked.
+    Transaction,
 }
 
 /// A statement and its arguments.
@@ -74,16 +77,16 @@ impl Query {
 
     /// Returns the text to send. `begin` and `commit` replace the lines at which the transaction of
     /// the text begins and ends.
-    pub(crate) fn render(&self, quoting: Quoting, begin: &str, commit: &str) -> String {
+    pub(crate) fn render(&self, session: Session, begin: &str, commit: &str) -> String {
         debug_assert_eq!(self.arguments.len(), self.parameters, "{}", self.text);
         let mut out = String::with_capacity(self.text.len() + self.size() * 2);
         let mut rest = &*self.text;
-        while let Some(at) = rest.find(['$', '\u{1}', '\u{2}', EACH]) {
+        while let Some(at) = rest.find(['$', '\u{1}', '\u{2}', '\u{5}', EACH]) {
             let (before, found) = rest.split_at(at);
             out.push_str(before);
             if let Some(each) = found.strip_prefix(EACH) {
                 let (part, behind) = each.split_once(EACH).unwrap_or((each, ""));
-                self.repeat(part, quoting, &mut out);
+                self.repeat(part, session, &mut out);
                 rest = behind;
                 continue;
             }
@@ -92,8 +95,9 @@ impl Query {
             match (mark.as_bytes()[0], mark[1..].parse::<usize>()) {
                 (1, _) => out.push_str(begin),
                 (2, _) => out.push_str(commit),
+                (5, _) => true_or_false(session == Session::Transaction, &mut out),
                 (_, Ok(number)) => match self.arguments.get(number - 1) {
-                    Some(bound) => bound.write(quoting, &mut out),
+                    Some(bound) => bound.write(session, &mut out),
                     None => out.push_str("NULL"),
                 },
                 (_, Err(_)) => out.push('$'),
@@ -106,7 +110,7 @@ impl Query {
 
     /// Writes `part` once for each row of a table, with the values of the row in the place of their
     /// names, such as `<id>`. The part begins with the number of the table's parameter.
-    fn repeat(&self, part: &str, quoting: Quoting, out: &mut String) {
+    fn repeat(&self, part: &str, session: Session, out: &mut String) {
         let (number, part) = part.split_once(' ').unwrap_or((part, ""));
         let place = number
             .parse::<usize>()
@@ -122,7 +126,7 @@ impl Query {
                 let (name, behind) = after.split_once('>').unwrap_or((after, ""));
                 out.push_str(before);
                 match row.values.iter().find(|(column, _)| *column == name) {
-                    Some((_, value)) => value.write(quoting, out),
+                    Some((_, value)) => value.write(session, out),
                     None => out.push_str("NULL"),
                 }
                 rest = behind;
@@ -204,29 +208,31 @@ impl Bound {
         }
     }
 
-    fn write(&self, quoting: Quoting, out: &mut String) {
+    fn write(&self, session: Session, out: &mut String) {
         match self {
             Self::Plain(text) => out.push_str(text),
-            Self::Text(text) => quoting.write(text, out),
+            Self::Text(text) => session.write(text, out),
             Self::Texts(texts) if texts.is_empty() => out.push_str("NULL"),
             Self::Texts(texts) => {
                 for (place, text) in texts.iter().enumerate() {
                     out.push_str(if place > 0 { ", " } else { "" });
-                    quoting.write(text, out);
+                    session.write(text, out);
                 }
             }
             Self::Table(rows) => {
                 let rows: Vec<&str> = rows.iter().map(|row| row.json.as_str()).collect();
-                quoting.write(&format!("[{}]", rows.join(",")), out);
+                session.write(&format!("[{}]", rows.join(",")), out);
             }
         }
     }
 }
 
-impl Quoting {
-    /// Appends a text as a literal.
+impl Session {
+    /// Appends a text as a literal. On connections of the store, a backslash escapes, and texts are
+    /// UTF-8 with the collation of the tables. For other sessions, writes the text in hexadecimal
+    /// digits, which every session reads in the same way.
     fn write(self, text: &str, out: &mut String) {
-        if self == Self::Unknown {
+        if self != Self::Own {
             out.push_str("(_utf8mb4 x'");
             push_hex(text.as_bytes(), out);
             out.push_str("' COLLATE utf8mb4_bin)");
@@ -247,6 +253,10 @@ impl Quoting {
         out.push_str(rest);
         out.push('\'');
     }
+}
+
+fn true_or_false(value: bool, out: &mut String) {
+    out.push_str(if value { "TRUE" } else { "FALSE" });
 }
 
 fn push_hex(bytes: &[u8], out: &mut String) {
@@ -411,7 +421,7 @@ impl Cell for bool {
     }
 
     fn literal(&self, out: &mut String) {
-        out.push_str(if *self { "TRUE" } else { "FALSE" });
+        true_or_false(*self, out);
     }
 }
 
@@ -432,7 +442,7 @@ impl Cell for &str {
     }
 
     fn literal(&self, out: &mut String) {
-        Quoting::Unknown.write(self, out);
+        Session::Pool.write(self, out);
     }
 }
 
@@ -485,14 +495,14 @@ mod tests {
             .bind(&vec!["a", "b'"]);
         let (nil, max) = ("0".repeat(32), "f".repeat(32));
         assert_eq!(
-            query.render(Quoting::Known, "", ""),
+            query.render(Session::Own, "", ""),
             format!(
                 "TRUE NULL 'it''s \\\\' IN (x'{nil}',x'{max}') IN (NULL) IN ('a', 'b''') '$[*]'"
             )
         );
         assert!(
             query
-                .render(Quoting::Unknown, "", "")
+                .render(Session::Pool, "", "")
                 .contains("(_utf8mb4 x'69742773205c' COLLATE utf8mb4_bin)")
         );
     }
@@ -503,7 +513,7 @@ mod tests {
         let query = query("$1", 1).table(&[("job", &ids), ("text", &texts), ("number", &numbers)]);
         let id = "0".repeat(32);
         assert_eq!(
-            query.render(Quoting::Known, "", ""),
+            query.render(Session::Own, "", ""),
             format!("'[{{\"job\":\"{id}\",\"number\":5,\"text\":\"a\\\\\"\\\\n\"}}]'")
         );
     }
@@ -519,7 +529,7 @@ mod tests {
         let parts: Vec<String> = query
             .divided(250)
             .iter()
-            .map(|part| part.render(Quoting::Known, "", ""))
+            .map(|part| part.render(Session::Own, "", ""))
             .collect();
         assert_eq!(parts.len(), 2);
         assert!(parts[0].contains("one") && !parts[0].contains("three"));
@@ -534,10 +544,19 @@ mod tests {
         let query = query(&text, 1).table(&[("id", &ids), ("text", &texts)]);
         let (nil, max) = ("0".repeat(32), "f".repeat(32));
         assert_eq!(
-            query.render(Quoting::Known, "", ""),
+            query.render(Session::Own, "", ""),
             format!("VALUES (x'{nil}', 'it''s', 1),\n(x'{max}', NULL, 1);")
         );
         assert_eq!(query.divided(10).len(), 2);
+    }
+
+    #[test]
+    fn a_statement_knows_transactions_of_the_application() {
+        let query = query(&format!("SELECT {WITHIN}"), 0);
+        let render = |session| query.render(session, "", "");
+        assert_eq!(render(Session::Transaction), "SELECT TRUE");
+        assert_eq!(render(Session::Own), "SELECT FALSE");
+        assert_eq!(render(Session::Pool), "SELECT FALSE");
     }
 
     #[test]
@@ -545,7 +564,7 @@ mod tests {
         let query = query(&format!("SET 1;\n{BEGIN}\nSELECT 1;\n{COMMIT}"), 0);
         assert!(query.has_transaction());
         assert_eq!(
-            query.render(Quoting::Known, "b;", "c;"),
+            query.render(Session::Own, "b;", "c;"),
             "SET 1;\nb;\nSELECT 1;\nc;"
         );
     }

@@ -1,6 +1,6 @@
 //! The placeholders in the texts of statements.
 
-use crate::query::{BEGIN, COMMIT, EACH};
+use crate::query::{BEGIN, COMMIT, EACH, WITHIN};
 
 /// SQL expression that returns the time of the database, in milliseconds since 1970. It is rounded
 /// down, as all times are, and does not depend on the time zone of the session. The server reads
@@ -73,6 +73,7 @@ impl Place {
     ///   `{list @ids}` and `{names @names}` those of a list in a variable. The type `whole` is the
     ///   row itself, as JSON.
     /// - `{each $1 (<id>, <seq> + 1)}` is repeated for each row of a table parameter.
+    /// - `{within}` is true in transactions of the application.
     /// - `{hex id}` and `{json text}` collect ids or JSON values to such a list.
     /// - `{patience $2}` makes the statements after it wait only briefly for locks, unless `$2` is
     ///   true. `{patient}` restores the session.
@@ -138,6 +139,7 @@ fn replacement(word: &str) -> Option<String> {
         ),
         "patient" => "SET SESSION innodb_lock_wait_timeout = @wait".to_owned(),
         "levels" => LEVELS.to_owned(),
+        "within" => WITHIN.to_owned(),
         "nil" => "x'00000000000000000000000000000000'".to_owned(),
         _ => return None,
     })

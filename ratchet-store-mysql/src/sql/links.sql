@@ -19,12 +19,21 @@ WHERE id IN ($1) AND flags & {children} = 0;
 COMMIT
 
 -- name: find_ended
--- Returns those of these jobs that have ended, and how they ended. [link.decide] Primary keys.
+-- Returns those of these jobs that have ended, and how they ended. [link.decide] Primary keys. The
+-- snapshot of a transaction of the application may be older than the end of a job. So reads with
+-- locks, and first creates the missing rows of job_notes: a lock on a row that does not exist would
+-- keep other transactions from storing results.
+INSERT INTO {schema}.job_notes (job)
+SELECT id FROM {schema}.jobs FORCE INDEX (PRIMARY)
+WHERE {within} AND id IN ($1) AND state >= 4 AND flags & {children} <> 0
+ON DUPLICATE KEY UPDATE job = VALUES(job);
 SELECT job.id, job.state, job.flags,
        CASE WHEN job.flags & {children} <> 0
-            THEN (SELECT notes.result FROM {schema}.job_notes AS notes WHERE notes.job = job.id) END
+            THEN (SELECT notes.result FROM {schema}.job_notes AS notes WHERE notes.job = job.id
+                  LOCK IN SHARE MODE) END
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 WHERE job.id IN ($1) AND job.state >= 4
+LOCK IN SHARE MODE
 
 -- name: awaited_parents
 -- Returns those of these locked jobs that have unfinished children.

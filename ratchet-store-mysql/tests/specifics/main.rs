@@ -13,6 +13,7 @@ mod permits;
 mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
+mod snapshots;
 mod transactions;
 
 use std::process::ExitCode;
@@ -55,11 +56,12 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
         without_privileges_the_dba_is_told_what_to_run a_read_only_server_is_read_only
         printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself
         time_zones_change_no_time;
+    snapshots: the_end_of_a_parent_is_seen a_unique_key_that_was_released_is_free
+        a_route_that_is_newer_works;
     transactions: a_rollback_leaves_no_rows a_commit_brings_them
         keys_lost_to_others_leave_the_transaction_usable jobs_need_a_transaction
         a_closed_store_refuses a_session_with_other_settings_works
-        a_transaction_older_than_a_route_works the_pool_of_the_application_keeps_its_settings
-        a_client_enqueues_in_transactions;
+        the_pool_of_the_application_keeps_its_settings a_client_enqueues_in_transactions;
 };
 
 fn main() -> ExitCode {

@@ -168,25 +168,6 @@ pub(crate) async fn a_session_with_other_settings_works(database: Arc<Database>)
     assert_eq!(lane.as_str(), format!("{text} 2"));
 }
 
-pub(crate) async fn a_transaction_older_than_a_route_works(database: Arc<Database>) {
-    let store = open(&database).await;
-    let mut application = application(&database).await;
-    // The default of the server is REPEATABLE READ: the transaction sees a snapshot.
-    let mut tx = application.begin().await.unwrap();
-    let read = "SELECT COUNT(*) FROM ratchet_routes";
-    let seen = async |tx: &mut MySqlConnection| {
-        let row = sqlx::query(read).fetch_one(tx).await.unwrap();
-        row.get::<i64, _>(0)
-    };
-    assert_eq!(seen(&mut tx).await, 0);
-    let new = [job().queue("never seen"), job().queue("nor this").lane("l")];
-    store.enqueue_in(&mut tx, &new).await.unwrap();
-    assert_eq!(seen(&mut tx).await, 0);
-    tx.commit().await.unwrap();
-    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
-    assert_eq!(claimed.len(), 2);
-}
-
 pub(crate) async fn the_pool_of_the_application_keeps_its_settings(database: Arc<Database>) {
     let pool = MySqlPoolOptions::new()
         .max_connections(1)
