@@ -238,7 +238,7 @@ impl<D: Dialect> SqlStore<D> {
     /// Returns the deadline and the number of repetitions with which the core calls this store.
     #[must_use]
     pub fn call_policy(&self) -> CallPolicy {
-        CallPolicy::within(self.0.deadline)
+        CallPolicy::within(self.0.deadline).gathers(true)
     }
 
     /// Closes the idle connections, and returns the `Timeout` failure of a call that got no reply

@@ -434,7 +434,9 @@ impl Store for MongoStore {
     }
 
     fn call_policy(&self) -> CallPolicy {
-        CallPolicy::within(self.0.deadline).retries(RETRIES)
+        CallPolicy::within(self.0.deadline)
+            .retries(RETRIES)
+            .gathers(true)
     }
 
     fn recurring(&self) -> Option<&dyn RecurringStore> {

@@ -130,8 +130,9 @@ impl Engine for RedbEngine {
     }
 
     fn call_policy(&self) -> CallPolicy {
-        // A call may change 10,000 jobs, and each of them writes several keys.
-        CallPolicy::within(Duration::from_secs(60))
+        // A call may change 10,000 jobs, and each of them writes several keys. Every commit flushes
+        // the disk, so concurrent enqueues are committed together.
+        CallPolicy::within(Duration::from_secs(60)).gathers(true)
     }
 
     async fn begin(&self, access: Access) -> Result<RedbTransaction> {

@@ -198,7 +198,7 @@ impl Database {
     /// Returns the open transactions of the sessions in this database that meet an SQL condition.
     ///
     /// Reads the report of the engine. The table `innodb_trx` has the same data, but the server
-    /// refreshes it only after nobody has read it for 100 ms, and other tests read it too.
+    /// refreshes it only if no session has read it for 100 ms, and other tests read it too.
     #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) async fn transactions(&self, condition: &str) -> Vec<OpenTransaction> {
         let report = self.rows("SHOW ENGINE INNODB STATUS").await;

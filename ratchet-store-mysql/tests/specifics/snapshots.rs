@@ -1,5 +1,5 @@
-//! Transactions of the application with `REPEATABLE READ`, the default of the server. Their snapshot
-//! may be older than what the store must see.
+//! Transactions of the application with `REPEATABLE READ`, the default of the server. Their
+//! snapshot may be older than what the store must see.
 
 use std::sync::Arc;
 

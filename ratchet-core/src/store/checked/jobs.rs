@@ -1,5 +1,6 @@
 use async_trait::async_trait;
 
+use super::gather::Gather;
 use super::{Checked, Repeat, check, check_enqueue};
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
@@ -19,8 +20,10 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        self.call("enqueue", || self.store.jobs().enqueue(jobs))
-            .await
+        match self.store.call_policy().gathers && Gather::admits(jobs) {
+            true => self.enqueue_gathered(jobs).await,
+            false => self.enqueue_now(jobs).await,
+        }
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {

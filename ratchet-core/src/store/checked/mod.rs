@@ -8,6 +8,7 @@
 mod archive;
 mod contention;
 mod diagnostics;
+mod gather;
 mod jobs;
 mod locks;
 mod losses;
@@ -32,6 +33,7 @@ use tokio::time::Instant;
 pub use contention::ContentionBackoff;
 pub use losses::LossRepeats;
 
+use self::gather::Gather;
 use super::{
     ArchiveStore, DiagnosticStore, JobFeatures, JobStore, LockStore, NodeStore, PermitStore,
     QueueStore, RateStore, RecurringStore, SharedStore, SignalStore, Store, StoreFeature,
@@ -68,6 +70,7 @@ pub struct Checked<S: ?Sized> {
     /// Sends wakeups between the clients and nodes of this process that share the door. The door
     /// uses this coordinator if the store has none.
     nearby: InProcessCoordinator,
+    gather: Gather,
 }
 
 impl<S: Store> Checked<S> {
@@ -77,6 +80,7 @@ impl<S: Store> Checked<S> {
         Self {
             store: Arc::new(store),
             nearby: InProcessCoordinator::new(),
+            gather: Gather::default(),
         }
     }
 }
@@ -91,6 +95,7 @@ impl Checked<dyn Store> {
         Arc::new(Self {
             store,
             nearby: InProcessCoordinator::new(),
+            gather: Gather::default(),
         })
     }
 }
@@ -111,6 +116,9 @@ pub struct CallPolicy {
     /// Maximum number of times that a call is repeated after
     /// [`Contention`](StoreErrorKind::Contention).
     pub retries: u32,
+    /// Whether concurrent enqueues of single jobs are sent to the store together, in groups of at
+    /// most 100. This is useful for stores whose calls cost a round trip or a commit each.
+    pub gathers: bool,
 }
 
 impl CallPolicy {
@@ -120,6 +128,7 @@ impl CallPolicy {
         Self {
             deadline,
             retries: 8,
+            gathers: false,
         }
     }
 
@@ -147,10 +156,18 @@ impl CallPolicy {
         self.retries = retries;
         self
     }
+
+    /// Sets whether concurrent enqueues of single jobs are sent to the store together.
+    #[must_use]
+    pub const fn gathers(mut self, gathers: bool) -> Self {
+        self.gathers = gathers;
+        self
+    }
 }
 
 impl Default for CallPolicy {
-    /// Returns a policy with a deadline of 10 s and up to eight repetitions.
+    /// Returns a policy with a deadline of 10 s and up to eight repetitions, which does not gather
+    /// enqueues.
     fn default() -> Self {
         Self::within(Duration::from_secs(10))
     }
@@ -359,6 +376,7 @@ impl<S: ?Sized> Clone for Checked<S> {
         Self {
             store: Arc::clone(&self.store),
             nearby: self.nearby.clone(),
+            gather: self.gather.clone(),
         }
     }
 }

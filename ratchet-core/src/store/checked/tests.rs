@@ -1,3 +1,5 @@
+mod gather;
+
 use std::sync::Mutex;
 
 use super::*;

@@ -1,0 +1,155 @@
+//! Tests of the jobs that gather while others are stored.
+
+use futures_util::future::join_all;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::model::Enqueued;
+use crate::store::checked::gather::{LARGEST, PATIENCE};
+
+const SOON: Duration = Duration::from_millis(10);
+
+/// The number of enqueues that have reached the inner store.
+type Count = Arc<Mutex<usize>>;
+
+/// Returns a door whose inner store delays its n-th enqueue, counted from 0, by `delay(n)`.
+fn door(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> (Checked<Probe>, Count) {
+    let calls = Count::default();
+    let seen = Arc::clone(&calls);
+    let memory = MemoryStore::new().with_faults(move |operation| {
+        if operation != "enqueue" {
+            return Fault::None;
+        }
+        let mut seen = seen.lock().unwrap();
+        *seen += 1;
+        Fault::Delay(delay(*seen - 1))
+    });
+    let probe = Probe {
+        memory,
+        policy: CallPolicy::default().gathers(true),
+        timed_out: Arc::default(),
+    };
+    (Checked::new(probe), calls)
+}
+
+fn job() -> NewJob {
+    NewJob::new("kind", &1)
+}
+
+fn enqueue(store: &Checked<Probe>, job: &NewJob) -> JoinHandle<Result<Vec<Enqueued>>> {
+    let (store, job) = (store.clone(), [job.clone()]);
+    tokio::spawn(async move { store.enqueue(&job).await })
+}
+
+async fn assert_stored(store: &Checked<Probe>, jobs: &[NewJob]) {
+    let ids: Vec<_> = jobs.iter().map(NewJob::id).collect();
+    let found = store.get(&ids, Detail::Outline).await.unwrap();
+    assert!(found.iter().all(Option::is_some), "{found:?}");
+}
+
+/// Enqueues jobs concurrently, each with a call of its own.
+async fn enqueue_each(store: &Checked<Probe>, jobs: &[NewJob]) -> Vec<Result<Vec<Enqueued>>> {
+    let calls = jobs.iter().map(|job| enqueue(store, job));
+    let answers = join_all(calls).await.into_iter();
+    answers.map(|answer| answer.unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_of_concurrent_calls_are_stored_together() {
+    let (store, calls) = door(|_| SOON);
+    let jobs: Vec<_> = (0..10).map(|_| job()).collect();
+    let answers = enqueue_each(&store, &jobs).await;
+    for (job, answer) in jobs.iter().zip(answers) {
+        assert_eq!(answer.unwrap(), [Enqueued::Created(job.id())]);
+    }
+    assert_stored(&store, &jobs).await;
+    assert_eq!(*calls.lock().unwrap(), 2);
+    // The next call waits for nobody.
+    store.enqueue(&[job()]).await.unwrap();
+    assert_eq!(*calls.lock().unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_refused_fails_alone() {
+    let (store, _) = door(|_| SOON);
+    let mut jobs = vec![job(), job(), job(), job().permit("not declared"), job()];
+    let answers = enqueue_each(&store, &jobs).await;
+    for (place, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.is_err(), place == 3, "job {place}");
+    }
+    jobs.remove(3);
+    assert_stored(&store, &jobs).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_takes_no_job_with_it() {
+    let (store, _) = door(|_| SOON);
+    for given_up_after in [SOON / 2, SOON + SOON / 2] {
+        let jobs = [job(), job(), job(), job()];
+        let calls: Vec<_> = jobs.iter().map(|job| enqueue(&store, job)).collect();
+        tokio::time::sleep(given_up_after).await;
+        // This caller waits for its turn, and then stores the group.
+        calls[1].abort();
+        for (place, call) in calls.into_iter().enumerate() {
+            assert_eq!(call.await.is_err(), place == 1);
+        }
+        assert_stored(&store, &[&jobs[..1], &jobs[2..]].concat()).await;
+        let began = tokio::time::Instant::now();
+        store.enqueue(&[job()]).await.unwrap();
+        assert_eq!(began.elapsed(), SOON, "the place is free again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_enqueue_that_hangs_holds_up_no_other() {
+    let (store, _) = door(|call| match call {
+        0 => Duration::from_secs(5),
+        _ => Duration::ZERO,
+    });
+    let hanging = enqueue(&store, &job());
+    tokio::task::yield_now().await;
+    let began = tokio::time::Instant::now();
+    store.enqueue(&[job()]).await.unwrap();
+    assert_eq!(began.elapsed(), PATIENCE);
+    hanging.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_jobs_of_a_group_time_out_together() {
+    let (store, calls) = door(|call| match call {
+        0 => SOON,
+        _ => Duration::from_secs(60),
+    });
+    let began = tokio::time::Instant::now();
+    let answers = enqueue_each(&store, &[job(), job(), job()]).await;
+    for answer in answers.into_iter().skip(1) {
+        assert_eq!(answer.unwrap_err().kind(), StoreErrorKind::Timeout);
+    }
+    assert_eq!(began.elapsed(), SOON + store.call_policy().deadline);
+    assert_eq!(*calls.lock().unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_call_is_not_in_the_group_of_the_first() {
+    let (store, calls) = door(|_| SOON);
+    let twice = job();
+    for answer in enqueue_each(&store, &[job(), twice.clone(), twice]).await {
+        answer.unwrap();
+    }
+    assert_eq!(*calls.lock().unwrap(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_with_keys_and_large_jobs_are_stored_by_their_own_calls() {
+    let (store, calls) = door(|_| SOON);
+    let large = NewJob::new("kind", &"x".repeat(LARGEST));
+    for (kind, job) in [job().unique_key("u"), job().idempotency_key("i"), large]
+        .iter()
+        .enumerate()
+    {
+        for answer in enqueue_each(&store, &[job.another(), job.another(), job.another()]).await {
+            answer.unwrap();
+        }
+        assert_eq!(*calls.lock().unwrap(), (kind + 1) * 3);
+    }
+}
