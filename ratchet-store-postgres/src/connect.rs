@@ -145,6 +145,8 @@ fn setting(limit: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use ratchet_core::StoreErrorKind;
+
     use super::*;
 
     #[test]
@@ -152,5 +154,17 @@ mod tests {
         assert_eq!(setting(Duration::from_nanos(1)), 1);
         assert_eq!(setting(Duration::from_secs(10)), 10_000);
         assert_eq!(setting(Duration::MAX), i64::from(i32::MAX));
+    }
+
+    /// Nothing listens on the port, as while the server restarts.
+    #[tokio::test]
+    async fn a_server_that_refuses_connections_is_tried_until_the_patience_is_over() {
+        let options = PgConnectOptions::new_without_pgpass();
+        let options = options.host("127.0.0.1").port(1);
+        let patience = Duration::from_millis(300);
+        let failure = connect_for_jobs(&options, patience).await.unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Timeout);
+        let failure = connect(&options, Duration::from_secs(60)).await;
+        assert_eq!(failure.unwrap_err().kind, StoreErrorKind::Unavailable);
     }
 }
