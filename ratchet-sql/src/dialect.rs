@@ -7,6 +7,7 @@ use ratchet_core::JobState;
 use uuid::Uuid;
 
 use crate::arguments::{Argument, Column};
+use crate::connector::Connector;
 use crate::failure::Result;
 use crate::statement::{OwnStatements, Statement};
 use crate::value::Value;
@@ -39,8 +40,8 @@ pub trait Dialect: Sized + Send + Sync + 'static {
     type Row: Row;
     /// Type of a leased connection.
     type Lease: Lease<Self>;
-    /// Type that holds the connections of a store.
-    type Connections: Connections<Self>;
+    /// Type that opens connections with the driver.
+    type Connector: Connector<Lease = Self::Lease>;
     /// Type that holds the statements that only this dialect has.
     type Own: OwnStatements<Self>;
 
@@ -184,34 +185,4 @@ pub trait Lease<D: Dialect>: Run<D> + Sized + 'static {
         let _ = held;
         query
     }
-}
-
-/// The connections of a store: a pool of connections for jobs, and one connection for heartbeats
-/// and locks. Calls for jobs use the pool, so they do not delay heartbeats and locks. The only
-/// exception is the storing of new routes, which uses the other connection.
-pub trait Connections<D: Dialect>: Send + Sync + 'static {
-    /// Leases a connection from the pool for jobs. The settings limit how long the call waits for a
-    /// free connection.
-    fn lease(&self) -> impl Future<Output = Result<D::Lease>> + Send;
-
-    /// Leases the connection for heartbeats and locks. Waits until no other call uses the
-    /// connection.
-    fn live(&self) -> impl Future<Output = Result<D::Lease>> + Send;
-
-    /// Replaces the connection for heartbeats and locks: the next call of [`live`](Self::live)
-    /// returns a new connection. A dialect may already open the new connection during this call.
-    fn renew_live(&self) -> impl Future<Output = Result<()>> + Send;
-
-    /// Returns whether the store was closed.
-    fn is_closed(&self) -> bool;
-
-    /// Returns the number of open connections in the pool for jobs.
-    fn open_connections(&self) -> u32;
-
-    /// Returns the maximum number of connections in the pool for jobs.
-    fn max_connections(&self) -> u32;
-
-    /// Closes the idle connections in the pool for jobs, because the network may have dropped them
-    /// silently.
-    fn drop_idle(&self);
 }

@@ -6,7 +6,7 @@ use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
 use uuid::Uuid;
 
 use crate::arguments::Column;
-use crate::dialect::{Connections, Dialect, Lease, Query, Row, Run};
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::lanes::Lane;
 use crate::routes::Mark;
@@ -146,7 +146,7 @@ impl<D: Dialect> SqlStore<D> {
     /// the whole call.
     async fn refute(&self, on: &mut impl Run<D>, mark: Mark) -> Failure {
         let renewed = match self.routes().refute(mark, on, self.sql()).await {
-            Ok(true) => self.pools().renew_live().await,
+            Ok(true) => self.pools().liveness.renew().await,
             Ok(false) => Ok(()),
             Err(failure) => Err(failure),
         };

@@ -5,7 +5,8 @@ use std::sync::{PoisonError, RwLock};
 
 use ratchet_core::{InvalidInput, Route};
 
-use crate::dialect::{Connections, Dialect, Query, Row, Run};
+use crate::connections::Connections;
+use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::row;
 use crate::statement::Statements;
@@ -144,7 +145,7 @@ impl Routes {
     /// Returns the mark of a route. If the route is not yet in the database, stores it there first.
     pub(crate) async fn mark_of<D: Dialect>(
         &self,
-        connections: &D::Connections,
+        connections: &Connections<D::Connector>,
         sql: &Statements<D>,
         route: &Route,
     ) -> Result<Mark> {
@@ -159,7 +160,7 @@ impl Routes {
                 .bind(route.kind.as_str())
                 .bind(route.capability_text())
                 .bind(route.permit_text());
-            let mut lease = connections.live().await?;
+            let mut lease = connections.liveness.lease().await?;
             if let Some(resource) = &route.permit {
                 // Resources are never deleted, so this check cannot race with the insert.
                 let find = sql.find_permit.query().bind(resource.as_str());

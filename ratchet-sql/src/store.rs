@@ -10,7 +10,8 @@ use ratchet_core::store::{CallPolicy, LossRepeats, StoreInfo};
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::sync::Semaphore;
 
-use crate::dialect::{Connections, Dialect, Run};
+use crate::connections::Connections;
+use crate::dialect::{Dialect, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
 use crate::order;
 use crate::routes::Routes;
@@ -23,7 +24,7 @@ use crate::statement::Statements;
 pub struct SqlStore<D: Dialect>(Arc<Inside<D>>);
 
 struct Inside<D: Dialect> {
-    connections: D::Connections,
+    connections: Connections<D::Connector>,
     sql: Statements<D>,
     routes: Routes,
     lookahead: Lookahead,
@@ -48,14 +49,16 @@ impl<D: Dialect> SqlStore<D> {
     /// # Errors
     /// Fails if the routes cannot be read.
     pub async fn open(
-        connections: D::Connections,
+        connections: Connections<D::Connector>,
         sql: Statements<D>,
         schema: String,
         version: String,
         deadline: Duration,
     ) -> Inner<Self> {
         let routes = Routes::default();
-        routes.refresh(&mut connections.live().await?, &sql).await?;
+        routes
+            .refresh(&mut connections.liveness.lease().await?, &sql)
+            .await?;
         Ok(Self(Arc::new(Inside {
             connections,
             sql,
@@ -76,7 +79,7 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Returns the connections of this store.
     #[must_use]
-    pub fn pools(&self) -> &D::Connections {
+    pub fn pools(&self) -> &Connections<D::Connector> {
         &self.0.connections
     }
 
@@ -118,7 +121,7 @@ impl<D: Dialect> SqlStore<D> {
     /// `Timeout` if no connection became free in time. `Unavailable` if the store is closed or a
     /// new connection cannot be opened.
     pub async fn lease(&self) -> Inner<D::Lease> {
-        self.0.connections.lease().await
+        self.0.connections.pool.lease().await
     }
 
     /// Leases the connection for heartbeats and locks. Calls that read or change a lock use
@@ -127,13 +130,13 @@ impl<D: Dialect> SqlStore<D> {
     /// # Errors
     /// `Unavailable` if the store is closed or a new connection cannot be opened.
     pub async fn live(&self) -> Inner<D::Lease> {
-        if self.0.connections.is_closed() {
+        if self.0.connections.pool.is_closed() {
             return Err(Failure::closed());
         }
         let store = self.clone();
         uninterrupted(async move {
             let _lobby = store.0.lobby.acquire().await;
-            store.0.connections.live().await
+            store.0.connections.liveness.lease().await
         })
         .await
     }
@@ -146,11 +149,11 @@ impl<D: Dialect> SqlStore<D> {
     /// `Unavailable` if the store is closed or a new connection cannot be opened; `Timeout` if no
     /// connection was free in time.
     pub async fn live_for_lock(&self) -> Inner<D::Lease> {
-        if self.0.connections.is_closed() {
+        if self.0.connections.pool.is_closed() {
             return Err(Failure::closed());
         }
         let store = self.clone();
-        let live = uninterrupted(async move { store.0.connections.live().await });
+        let live = uninterrupted(async move { store.0.connections.liveness.lease().await });
         match tokio::time::timeout(LOCK_PATIENCE, live).await {
             Ok(lease) => lease,
             Err(_) => self.lease().await,
@@ -208,7 +211,7 @@ impl<D: Dialect> SqlStore<D> {
     ) -> Inner<T> {
         // Each idle connection of the pool may have been lost too, so one repetition may not be
         // enough.
-        let mut repeats = LossRepeats::at_most(self.0.connections.max_connections());
+        let mut repeats = LossRepeats::at_most(self.0.connections.pool.max_connections());
         loop {
             let mut failure = match work().await {
                 Ok(done) => return Ok(done),
@@ -252,7 +255,7 @@ impl<D: Dialect> SqlStore<D> {
     /// Closes the idle connections. The network may have interrupted them without notice. Each call
     /// on such a connection would fail only after its whole deadline.
     pub fn drop_idle(&self) {
-        self.0.connections.drop_idle();
+        self.0.connections.pool.drop_idle();
     }
 
     /// Returns up to `limit` rows whose names come after `after` in byte order. `column` is the
@@ -287,7 +290,7 @@ impl<D: Dialect> SqlStore<D> {
     /// Returns the number of open connections in the pool for jobs.
     #[must_use]
     pub fn open_connections(&self) -> u32 {
-        self.0.connections.open_connections()
+        self.0.connections.pool.open_connections()
     }
 }
 

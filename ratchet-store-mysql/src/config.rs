@@ -83,9 +83,9 @@ impl Builder {
             }
             Target::Pool(pool) => {
                 let options = (*pool.connect_options()).clone();
-                (PoolSettings::Theirs(pool), options)
+                (Some(pool), options)
             }
-            Target::Url(url) => (PoolSettings::Own, parse(&url)?),
+            Target::Url(url) => (None, parse(&url)?),
         };
         let place = Place {
             database: database(&options)?,
@@ -137,21 +137,14 @@ impl fmt::Debug for Builder {
 
 /// The settings of a store, after the builder has checked them.
 pub(crate) struct Config {
-    pub(crate) pool: PoolSettings,
+    /// A pool that belongs to the application. `None` if the store opens a pool.
+    pub(crate) pool: Option<MySqlPool>,
     /// Options of all connections that the store opens.
     pub(crate) options: MySqlConnectOptions,
     pub(crate) place: Place,
     pub(crate) settings: Settings,
     /// SQL expression that returns the current time.
     pub(crate) clock: String,
-}
-
-/// The pool of the connections for jobs.
-pub(crate) enum PoolSettings {
-    /// A pool that the store opens.
-    Own,
-    /// A pool that belongs to the application.
-    Theirs(MySqlPool),
 }
 
 /// Returns the database of these options, in which the tables are.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_core::{StoreErrorKind, time};
-use ratchet_sql::{Failure, Result};
+use ratchet_core::time;
+use ratchet_sql::{Result, connect_within};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 
@@ -19,10 +19,10 @@ const IDLE: Duration = Duration::from_secs(5);
 /// idle connections earlier. MySQL has no limit for transactions alone.
 const WAIT_TIMEOUT: u64 = 240;
 
-/// Modes and limits that the statements need in every session. They change no result of other
-/// statements in the same transaction.
-pub(crate) const MODES: &str =
-    "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', group_concat_max_len = 1073741824";
+/// Settings that the statements need in every session of a pool. Only MariaDB runs the comment.
+pub(crate) const MODES: &str = "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', \
+     group_concat_max_len = 1073741824, character_set_results = utf8mb4, sql_safe_updates = 0 \
+     /*M!100600 , in_predicate_conversion_threshold = 0 */";
 
 /// Opens connections with the store's settings of the session.
 #[derive(Clone, Debug)]
@@ -61,12 +61,8 @@ impl Target {
             connection.execute(sqlx::raw_sql(setup)).await?;
             Ok(connection)
         };
-        let connected = tokio::time::timeout(self.patience, connecting).await;
-        connected
-            .map_err(|_| {
-                let text = format!("could not connect within {:?}", self.patience);
-                Failure::new(StoreErrorKind::Unavailable, text)
-            })?
+        connect_within(self.patience, connecting)
+            .await?
             .classified()
     }
 }
@@ -78,10 +74,10 @@ fn setup(deadline: Duration) -> String {
     let idle = seconds(deadline.min(IDLE));
     format!(
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin; \
-         SET SESSION {MODES}, autocommit = 1, sql_safe_updates = 0, wait_timeout = {WAIT_TIMEOUT}, \
+         SET SESSION {MODES}, autocommit = 1, wait_timeout = {WAIT_TIMEOUT}, \
          innodb_lock_wait_timeout = {wait} \
-         /*M!100600 , max_statement_time = {limit}, idle_transaction_timeout = {idle}, \
-         in_predicate_conversion_threshold = 0 */ /*!80000 , max_execution_time = {millis} */; \
+         /*M!100600 , max_statement_time = {limit}, idle_transaction_timeout = {idle} */ \
+         /*!80000 , max_execution_time = {millis} */; \
          SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         wait = seconds(deadline),
         limit = millis as f64 / 1_000.0,

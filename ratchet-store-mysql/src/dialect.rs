@@ -9,7 +9,7 @@ use sqlx::mysql::{MySql, MySqlRow};
 use sqlx::{Decode, Row as _, ValueRef as _};
 use uuid::Uuid;
 
-use crate::connection::{Connections, Lease};
+use crate::connection::{Connector, Lease};
 use crate::error::Classified;
 use crate::query::Query;
 use crate::statements::Own;
@@ -36,7 +36,7 @@ impl Dialect for Mysql {
     type Query = Query;
     type Row = Row;
     type Lease = Lease;
-    type Connections = Connections;
+    type Connector = Connector;
     type Own = Own;
 
     fn query(text: &Arc<str>, parameters: usize) -> Query {

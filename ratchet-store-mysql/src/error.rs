@@ -48,8 +48,8 @@ pub(crate) fn classify(error: &sqlx::Error) -> Failure {
 fn of_server(number: u16, message: &str) -> Failure {
     let mut failure = Failure::new(kind_of(number, message), shown(number, message));
     failure.loss = match number {
-        // The server shuts down or has killed this connection, after it has rolled back.
-        1053 | 1927 => Loss::Told,
+        // The server shuts down, or has ended this connection, after it has rolled back.
+        1053 | 1927 | 4031 => Loss::Told,
         _ if failure.kind == StoreErrorKind::ReadOnly => Loss::ReadOnly,
         _ => Loss::No,
     };
@@ -80,7 +80,9 @@ fn shown(number: u16, message: &str) -> String {
         }
         1021 | 1030 | 1034 | 1040 | 1044 | 1045 | 1047 | 1049 | 1053 | 1054 | 1114 | 1129
         | 1130 | 1142 | 1143 | 1146 | 1194 | 1195 | 1203 | 1205 | 1213 | 1226 | 1227 | 1290
-        | 1317 | 1364 | 1370 | 1698 | 1712 | 1792 | 1836 | 1927 | 1969 | 3024 | 3572 => message,
+        | 1317 | 1364 | 1370 | 1698 | 1712 | 1792 | 1836 | 1927 | 1969 | 3024 | 3572 | 4031 => {
+            message
+        }
         1264..=1265 | 1366 | 1406 | 3819 | 4025 => "the server rejected a value",
         _ => "the server refused the call; its log may have the reason",
     };
@@ -109,9 +111,9 @@ fn kind_of(number: u16, message: &str) -> StoreErrorKind {
             StoreErrorKind::SchemaMismatch(SchemaProblem::Altered)
         }
         1034 | 1194 | 1195 | 1712 => StoreErrorKind::Corrupt,
-        // Too many connections, a node of a cluster that is not ready, a shutdown, a killed
-        // connection.
-        1040 | 1047 | 1053 | 1129 | 1203 | 1226 | 1927 => StoreErrorKind::Unavailable,
+        // Too many connections, a node of a cluster that is not ready, a shutdown, a connection
+        // that was killed or idle for too long.
+        1040 | 1047 | 1053 | 1129 | 1203 | 1226 | 1927 | 4031 => StoreErrorKind::Unavailable,
         _ => StoreErrorKind::Other,
     }
 }
@@ -157,6 +159,7 @@ mod tests {
             (1040, "", Unavailable),
             (1053, "", Unavailable),
             (1927, "", Unavailable),
+            (4031, "", Unavailable),
             (1064, "", Other),
         ] {
             assert_eq!(kind_of(number, message), kind, "{number} {message}");
@@ -168,7 +171,9 @@ mod tests {
         let (deadlock, wait) = (of_server(1213, ""), of_server(1205, ""));
         assert!(deadlock.rolled_back && !deadlock.held);
         assert!(wait.held && !wait.rolled_back);
-        assert_eq!(of_server(1927, "").loss, Loss::Told);
+        for ended in [1053, 1927, 4031] {
+            assert_eq!(of_server(ended, "").loss, Loss::Told);
+        }
         assert!(of_server(1142, "").forbidden && of_server(1062, "").duplicate);
     }
 

@@ -12,7 +12,7 @@ use ratchet_sql::{
 
 use crate::config::Config;
 use crate::connect::seconds;
-use crate::connection::{Lease, Liveness, Pool};
+use crate::connection::{Lease, Liveness, connections};
 use crate::dialect::Mysql;
 use crate::statements::{CREATE_MIGRATIONS, Statements, statements};
 use crate::words::{DATABASE_CLOCK, Place, quoted};
@@ -104,8 +104,7 @@ fn is_lasting(failure: &Failure) -> bool {
 /// Returns the migrations that are not applied yet. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let sql = statements(&config.place, &config.clock);
-    let (_pool, liveness) = Pool::open(config);
-    let mut lease = liveness.lease().await?;
+    let mut lease = connections(config).liveness.lease().await?;
     check_server(&mut lease).await?;
     let schema = Schema {
         name: &config.settings.schema,

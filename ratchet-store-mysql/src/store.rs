@@ -11,7 +11,7 @@ use sqlx::MySqlPool;
 use sqlx::mysql::MySqlConnectOptions;
 
 use crate::config::{Builder, Config};
-use crate::connection::{Connections, Pool};
+use crate::connection::connections;
 use crate::dialect::Mysql;
 use crate::migrate;
 use crate::statements::statements;
@@ -96,9 +96,8 @@ impl MysqlStore {
     /// Closes all connections, including those of the application's pool.
     async fn close_connections(&self) {
         let connections = self.shared().pools();
-        // At its first poll, each of these futures marks its connections as closed. So no new call
-        // can begin while connections are being closed.
-        tokio::join!(connections.pool.close(), connections.liveness.close());
+        connections.close().await;
+        connections.pool.returned().await;
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
@@ -106,9 +105,8 @@ impl MysqlStore {
         let schema = config.settings.schema.clone();
         // Boxed, to keep the callers' futures small.
         let opening = Box::pin(async {
-            let (pool, liveness) = Pool::open(&config);
-            let version = migrate::open(&liveness, &sql, &config).await?;
-            let connections = Connections { pool, liveness };
+            let connections = connections(&config);
+            let version = migrate::open(&connections.liveness, &sql, &config).await?;
             SqlStore::open(connections, sql, schema, version, config.settings.deadline).await
         });
         let store = in_time("connect", config.settings.deadline, opening).await?;

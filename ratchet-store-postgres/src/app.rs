@@ -5,7 +5,7 @@ use ratchet_core::Result;
 use ratchet_core::cluster::JobWakeups;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{AppConnection, AppTransaction, TransactionStore};
-use ratchet_sql::{Connections as _, Failure};
+use ratchet_sql::Failure;
 use sqlx::Postgres;
 use sqlx::postgres::PgConnection;
 
@@ -80,7 +80,7 @@ impl TransactionStore for PostgresStore {
         let connection = connection.exclusive::<PgConnection>();
         Box::pin(async move {
             let connection = connection?;
-            if self.shared().pools().is_closed() {
+            if self.shared().pools().pool.is_closed() {
                 return Err(Failure::closed().during(OPERATION));
             }
             let enqueued = self.enqueue_through(connection, &jobs, wakeups).await;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use ratchet_core::Result;
 use ratchet_sql::{Settings, misconfigured};
 use sqlx::ConnectOptions;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPool};
 
 use crate::dialect::Postgres;
 use crate::migrate::{self, STEPS};
@@ -181,16 +181,9 @@ impl Builder {
             Target::Pool(pool) => return Ok((PoolSettings::Theirs(pool.clone()), None)),
             Target::Url(url) => url,
         };
-        let pool = PgPoolOptions::new()
-            .max_connections(self.settings.max_connections())
-            .acquire_timeout(self.settings.acquire_timeout)
-            .max_lifetime(self.settings.max_lifetime)
-            // A connection needs no ping before each use: the first call on a lost connection
-            // fails, and the store repeats the call.
-            .test_before_acquire(false);
         let (options, session_locks) = parse(url)?;
         let options = Box::new(self.named(options));
-        Ok((PoolSettings::Own(pool, options), session_locks))
+        Ok((PoolSettings::Own(options), session_locks))
     }
 
     /// Sets the name that `pg_stat_activity` shows for the connections.
@@ -259,7 +252,7 @@ impl Config {
     /// Returns the options of the connections in the pool for jobs.
     pub(crate) fn pool_options(&self) -> PgConnectOptions {
         match &self.pool {
-            PoolSettings::Own(_, options) => (**options).clone(),
+            PoolSettings::Own(options) => (**options).clone(),
             PoolSettings::Theirs(pool) => (*pool.connect_options()).clone(),
         }
     }
@@ -267,8 +260,8 @@ impl Config {
 
 /// The pool of the connections for jobs.
 pub(crate) enum PoolSettings {
-    /// A pool that the store opens, with the pool's settings and the options of its connections.
-    Own(PgPoolOptions, Box<PgConnectOptions>),
+    /// A pool that the store opens, with the options of its connections.
+    Own(Box<PgConnectOptions>),
     /// A pool that belongs to the application.
     Theirs(PgPool),
 }
@@ -378,6 +371,8 @@ mod tests {
 
     use ratchet_core::StoreErrorKind;
 
+    use sqlx::postgres::PgPoolOptions;
+
     use super::*;
 
     #[test]
@@ -444,7 +439,7 @@ mod tests {
         assert!(config("postgres://h/d?session_locks=true").session_locks);
         let kept = config(on);
         assert!(kept.session_locks);
-        let PoolSettings::Own(_, options) = kept.pool else {
+        let PoolSettings::Own(options) = kept.pool else {
             panic!("expected the settings of the store's own pool")
         };
         assert_eq!(options.get_application_name(), Some("a"));
@@ -484,7 +479,7 @@ mod tests {
     async fn the_application_name_is_the_builders_or_the_urls_or_ours() {
         let name = |builder: Builder| {
             let config = builder.into_config().unwrap();
-            let PoolSettings::Own(_, options) = config.pool else {
+            let PoolSettings::Own(options) = config.pool else {
                 panic!("expected the settings of the store's own pool")
             };
             options.get_application_name().map(str::to_owned)

@@ -1,9 +1,10 @@
 //! Opens connections, with a timeout for their statements if the server accepts one.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
-use ratchet_core::{StoreErrorKind, time};
-use ratchet_sql::{Failure, Result};
+use ratchet_core::time;
+use ratchet_sql::{Result, connect_within};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor, Row};
 
@@ -54,7 +55,7 @@ pub(crate) async fn limited(
     }
     let mut plain = connect(&options, patience).await?;
     let show = plain.fetch_one(sqlx::raw_sql("SHOW statement_timeout"));
-    let present = within(patience, show).await?.classified()?;
+    let present = connect_within(patience, show).await?.classified()?;
     if present.try_get::<&str, _>(0).classified()? != "0" {
         return Ok(Limited {
             options,
@@ -69,7 +70,7 @@ pub(crate) async fn limited(
         .into_iter()
         .filter(|(probe, _)| present_options.is_none_or(|present| !present.contains(probe)));
     let limited = limited.options(probes);
-    match within(patience, PgConnection::connect_with(&limited)).await? {
+    match connect_within(patience, PgConnection::connect_with(&limited)).await? {
         Ok(connection) => {
             // Even if this fails, the server notices that the connection was closed.
             let _ = plain.close().await;
@@ -100,24 +101,40 @@ pub(crate) async fn connect(
     options: &PgConnectOptions,
     patience: Duration,
 ) -> Result<PgConnection> {
-    within(patience, PgConnection::connect_with(options))
+    connect_within(patience, PgConnection::connect_with(options))
         .await?
         .classified()
 }
 
-/// Waits for a step of opening a connection. Fails with `Unavailable` after `patience`.
-pub(crate) async fn within<T>(
+/// Opens a connection for jobs. While the server refuses connections because it starts or has too
+/// many, tries again until `patience` is over. Then fails with `Timeout`.
+pub(crate) async fn connect_for_jobs(
+    options: &PgConnectOptions,
     patience: Duration,
-    connecting: impl Future<Output = T>,
-) -> Result<T> {
-    tokio::time::timeout(patience, connecting)
-        .await
-        .map_err(|_| {
-            Failure::new(
-                StoreErrorKind::Unavailable,
-                format!("could not connect within {patience:?}"),
-            )
-        })
+) -> Result<PgConnection> {
+    let connecting = async {
+        let mut pause = Duration::from_millis(10);
+        loop {
+            match PgConnection::connect_with(options).await {
+                Err(error) if may_pass(&error) => tokio::time::sleep(pause).await,
+                connected => return connected,
+            }
+            pause = (pause * 2).min(patience / 5);
+        }
+    };
+    let connected = tokio::time::timeout(patience, connecting).await;
+    connected
+        .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        .classified()
+}
+
+/// Returns whether a new connection failed for a reason that may pass soon.
+fn may_pass(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
+        sqlx::Error::Database(error) => error.is_transient_in_connect_phase(),
+        _ => false,
+    }
 }
 
 /// Converts a limit to milliseconds for the server. Returns at least 1, because 0 would mean no
@@ -128,6 +145,8 @@ fn setting(limit: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use ratchet_core::StoreErrorKind;
+
     use super::*;
 
     #[test]
@@ -135,5 +154,17 @@ mod tests {
         assert_eq!(setting(Duration::from_nanos(1)), 1);
         assert_eq!(setting(Duration::from_secs(10)), 10_000);
         assert_eq!(setting(Duration::MAX), i64::from(i32::MAX));
+    }
+
+    /// Nothing listens on the port, as while the server restarts.
+    #[tokio::test]
+    async fn a_server_that_refuses_connections_is_tried_until_the_patience_is_over() {
+        let options = PgConnectOptions::new_without_pgpass();
+        let options = options.host("127.0.0.1").port(1);
+        let patience = Duration::from_millis(300);
+        let failure = connect_for_jobs(&options, patience).await.unwrap_err();
+        assert_eq!(failure.kind, StoreErrorKind::Timeout);
+        let failure = connect(&options, Duration::from_secs(60)).await;
+        assert_eq!(failure.unwrap_err().kind, StoreErrorKind::Unavailable);
     }
 }

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::{AssertSqlSafe, Encode, Row as _, SqlSafeStr, Type};
 use uuid::Uuid;
 
-use crate::connection::{Connections, Lease};
+use crate::connection::{Connector, Lease};
 use crate::error::Classified;
 use crate::statements::{DATABASE_CLOCK, Own, quoted};
 
@@ -31,7 +31,7 @@ impl Dialect for Postgres {
     type Query = Query;
     type Row = Row;
     type Lease = Lease;
-    type Connections = Connections;
+    type Connector = Connector;
     type Own = Own;
 
     fn query(text: &Arc<str>, _parameters: usize) -> Query {

@@ -7,7 +7,7 @@ use ratchet_sql::{
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use crate::config::Config;
-use crate::connection::{Lease, Liveness, Pool, fixed};
+use crate::connection::{Lease, Liveness, connections, fixed};
 use crate::dialect::{Postgres, Query};
 use crate::statements::{
     CREATE_MIGRATIONS, DATABASE_CLOCK, Statements, quoted, render, statements,
@@ -83,8 +83,7 @@ pub(crate) async fn open(liveness: &Liveness, sql: &Statements, config: &Config)
 /// Returns the migrations that are not applied yet. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
     let sql = statements(&config.settings.schema, &config.clock);
-    let (_pool, liveness, _beside) = Pool::open(config).await?;
-    let mut lease = liveness.lease().await?;
+    let mut lease = connections(config).await?.liveness.lease().await?;
     server_version(&mut lease).await?;
     let schema = Schema {
         name: &config.settings.schema,

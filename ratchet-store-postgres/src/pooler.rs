@@ -7,7 +7,7 @@ use std::time::Duration;
 use ratchet_core::StoreErrorKind;
 use ratchet_sql::{Failure, Lease as _, Loss, Query as _, Result, Row as _, Run as _};
 
-use crate::connection::{Lease, Liveness, Pool, fixed};
+use crate::connection::{self, Lease, Liveness, Pool, fixed};
 use crate::dialect::Query;
 use crate::error::LOSES_STATEMENTS;
 use crate::migrate;
@@ -155,7 +155,7 @@ pub(crate) async fn bind_locks(liveness: &Liveness, sql: &Statements) -> Result<
         .rows(sql.own.own_session.query())
         .await?;
     let asked: Option<i64> = rows.first().map(|row| row.try_get(2)).transpose()?;
-    let session = liveness.bind_locks(Binding::new(sql)).await?;
+    let session = connection::bind_locks(liveness, Binding::new(sql)).await?;
     if session.map(|session| session.start) < asked {
         return Err(refused(
             "session_locks needs a dedicated session for heartbeats and locks, but the server's \

@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use ratchet_core::Result;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::Checked;
-use ratchet_sql::{Connections as _, Migration, SqlStore, in_time};
+use ratchet_sql::{Migration, SqlStore, in_time};
 use sqlx::postgres::{PgConnectOptions, PgPool};
 
 use crate::config::{Builder, Config};
-use crate::connection::{Connections, Pool};
+use crate::connection::connections;
 use crate::coordinator::PostgresCoordinator;
 use crate::dialect::Postgres;
 use crate::migrate;
@@ -104,9 +104,8 @@ impl PostgresStore {
             coordinator.close();
         }
         let connections = self.shared().pools();
-        // At its first poll, each of these futures marks its connections as closed. So no new call
-        // can begin while connections are being closed.
-        tokio::join!(connections.pool.close(), connections.liveness.close());
+        connections.close().await;
+        connections.pool.returned().await;
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
@@ -114,19 +113,20 @@ impl PostgresStore {
         let schema = &config.settings.schema;
         // Boxed, to keep the callers' futures small.
         let opening = Box::pin(async {
-            let (pool, liveness, beside) = Pool::open(&config).await?;
+            let connections = connections(&config).await?;
+            let (pool, liveness) = (&connections.pool, &connections.liveness);
             if config.direct.is_some() {
-                pooler::check_database(&pool, &liveness, &sql, &config.settings.schema).await?;
+                pooler::check_database(pool, liveness, &sql, &config.settings.schema).await?;
             }
-            let version = migrate::open(&liveness, &sql, &config).await?;
+            let version = migrate::open(liveness, &sql, &config).await?;
             if config.direct.is_some() {
-                pooler::check(&pool, &liveness, &sql, &config.settings.schema).await?;
+                pooler::check(pool, liveness, &sql, &config.settings.schema).await?;
             }
             if config.session_locks {
-                pooler::bind_locks(&liveness, &sql).await?;
+                pooler::bind_locks(liveness, &sql).await?;
             }
-            pooler::check_statements(&pool).await?;
-            let connections = Connections { pool, liveness };
+            pooler::check_statements(pool).await?;
+            let beside = liveness.connector().beside.clone();
             let store = SqlStore::open(
                 connections,
                 sql,
@@ -174,7 +174,7 @@ impl PostgresStore {
                 || PostgresCoordinator::new(inside.beside.clone(), self.shared().schema());
             inside.wakeups.then(|| Arc::new(coordinator()))
         };
-        if self.shared().pools().is_closed() {
+        if self.shared().pools().pool.is_closed() {
             return None;
         }
         let coordinator = inside.coordinator.get_or_init(start).as_ref()?;

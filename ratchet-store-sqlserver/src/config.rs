@@ -136,7 +136,7 @@ impl Builder {
             .map_err(|error| error.during(OPERATION))?;
         let session = Session::new(config.settings.deadline);
         let connector = Connector::new(&config, session);
-        let connected = connector.connect().await;
+        let connected = connector.open().await;
         connected.map_err(|failure| failure.during(OPERATION))
     }
 

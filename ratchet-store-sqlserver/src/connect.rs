@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ratchet_core::StoreErrorKind;
-use ratchet_sql::{Failure, Result};
+use ratchet_sql::{Failure, Result, connect_within};
 use tiberius::Config;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
@@ -50,7 +50,7 @@ impl Connector {
 
     /// Opens a connection and applies the session settings. Fails with `Unavailable` after
     /// `patience`.
-    pub(crate) async fn connect(&self) -> Result<Client> {
+    pub(crate) async fn open(&self) -> Result<Client> {
         // Boxed, because the futures of a handshake are large.
         let connecting = Box::pin(async {
             let mut client = Box::pin(self.log_in()).await?;
@@ -58,13 +58,7 @@ impl Connector {
             setup.classified()?.into_results().await.classified()?;
             Ok(client)
         });
-        match tokio::time::timeout(self.patience, quietly(connecting)).await {
-            Ok(connected) => connected,
-            Err(_) => Err(Failure::new(
-                StoreErrorKind::Unavailable,
-                format!("could not connect within {:?}", self.patience),
-            )),
-        }
+        connect_within(self.patience, quietly(connecting)).await?
     }
 
     /// Returns the settings that each new session gets.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ratchet_sql::Dialect;
 
-use crate::connection::{Connections, Lease};
+use crate::connect::Connector;
+use crate::connection::Lease;
 use crate::query::Query;
 use crate::row::Row;
 use crate::statements::Own;
@@ -32,7 +33,7 @@ impl Dialect for SqlServer {
     type Query = Query;
     type Row = Row;
     type Lease = Lease;
-    type Connections = Connections;
+    type Connector = Connector;
     type Own = Own;
 
     fn query(text: &Arc<str>, parameters: usize) -> Query {

@@ -4,7 +4,7 @@ use ratchet_core::StoreErrorKind;
 use ratchet_sql::{Failure, Lease as _, Loss, Migration, Result, Row as _, Run as _, Step, behind};
 
 use crate::config::Config;
-use crate::connection::{Lease, Liveness, Pool};
+use crate::connection::{Lease, Liveness, connections};
 use crate::dialect::SqlServer;
 use crate::session::{self, INDEXABLE};
 use crate::statements::{CREATE_MIGRATIONS, Statements, statements};
@@ -85,8 +85,7 @@ pub(crate) async fn open(
 
 /// Returns the migrations that are not applied yet. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
-    let (_pool, liveness) = Pool::open(config)?;
-    let mut lease = liveness.lease().await?;
+    let mut lease = connections(config).liveness.lease().await?;
     let server = session::check(&mut lease, config.locking_reads).await?;
     let words = config.words(&server);
     let sql = statements(&words);

@@ -9,7 +9,7 @@ use ratchet_core::store::Checked;
 use ratchet_sql::{Migration, SqlStore, in_time};
 
 use crate::config::{Builder, Config};
-use crate::connection::{Connections, Pool};
+use crate::connection::connections;
 use crate::dialect::SqlServer;
 use crate::migrate;
 use crate::session;
@@ -97,20 +97,19 @@ impl SqlServerStore {
     }
 
     async fn close_connections(&self) {
-        let connections = self.shared().pools();
-        connections.pool.close();
-        connections.liveness.close().await;
+        // Does not wait for the connections of transactions of the application.
+        self.shared().pools().close().await;
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         let opening = Box::pin(async {
-            let (pool, liveness) = Pool::open(&config)?;
+            let connections = connections(&config);
+            let liveness = &connections.liveness;
             let server = session::check(&mut liveness.lease().await?, config.locking_reads).await?;
             let words = config.words(&server);
             let sql = statements(&words);
-            migrate::open(&liveness, &sql, &words, &server.user, &config).await?;
+            migrate::open(liveness, &sql, &words, &server.user, &config).await?;
             let schema = config.settings.schema.clone();
-            let connections = Connections { pool, liveness };
             let store = SqlStore::open(
                 connections,
                 sql,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::{InvalidInput, Result, StoreErrorKind};
-use ratchet_sql::{Connections as _, Failure, Lease as _, Result as Inner, Savepoint};
+use ratchet_sql::{Failure, Lease as _, Result as Inner, Savepoint};
 use tiberius::{Row, ToSql};
 
 use crate::connection::Lease;
@@ -151,7 +151,7 @@ impl Transaction {
             let problem = InvalidInput::new("transaction", "was begun by another store");
             return Err(Failure::refused(problem).during(OPERATION));
         }
-        if store.shared().pools().is_closed() {
+        if store.shared().pools().pool.is_closed() {
             return Err(Failure::closed().during(OPERATION));
         }
         self.start(OPERATION)?;

@@ -11,8 +11,8 @@ use ratchet_core::model::Detail;
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, QueueStore, Store};
 use ratchet_core::{NewJob, StoreErrorKind};
 use ratchet_store_mysql::MysqlStore;
-use sqlx::Connection;
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
+use sqlx::{Connection, Row};
 
 use crate::open;
 use crate::server::Database;
@@ -106,7 +106,7 @@ pub(crate) async fn killed_connections_are_replaced(database: Arc<Database>) {
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         for row in database.rows(&sessions).await.unwrap() {
-            let id: String = sqlx::Row::get(&row, 0);
+            let id: String = row.get(0);
             // The session may have ended since.
             killed += usize::from(database.execute(&format!("KILL {id}")).await.is_ok());
         }
@@ -122,6 +122,47 @@ pub(crate) async fn killed_connections_are_replaced(database: Arc<Database>) {
             assert!(stored.iter().all(Option::is_some), "a job is lost");
         }
     }
+}
+
+pub(crate) async fn quiet_connections_are_replaced(database: Arc<Database>) {
+    // The test advances the clock, which only a runtime with one thread allows.
+    let on_a_settable_clock = move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().unwrap();
+        runtime.block_on(replace_quiet_connections(&database));
+    };
+    tokio::task::spawn_blocking(on_a_settable_clock)
+        .await
+        .unwrap();
+}
+
+async fn replace_quiet_connections(database: &Database) {
+    let store = open(database).await;
+    let call = async || {
+        enqueue(&store, job()).await;
+        store.heartbeat(&heartbeat()).await.unwrap();
+    };
+    call().await;
+    let sessions = format!(
+        "SELECT CAST(GROUP_CONCAT(id) AS CHAR) FROM information_schema.processlist
+         WHERE db = '{}'",
+        database.name
+    );
+    let old: String = database.rows(&sessions).await.unwrap()[0].get(0);
+    assert_eq!(old.split(',').count(), 2, "{old}");
+    // The server ends a session that had no statement for this time.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(240)).await;
+    tokio::time::resume();
+    call().await;
+    let left = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE id IN ({old})");
+    let closed = async {
+        while database.number(&left).await.unwrap() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let closed = tokio::time::timeout(Duration::from_secs(60), closed).await;
+    closed.expect("both connections should be replaced");
 }
 
 pub(crate) async fn a_locked_table_is_a_timeout(database: Arc<Database>) {

@@ -27,6 +27,7 @@ use crate::server::Database;
 const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable killed_connections_are_replaced
+        quiet_connections_are_replaced
         a_locked_table_is_a_timeout large_batches_are_divided
         unknown_users_and_databases_are_misconfigured;
     diagnostics: indexes_that_are_missing_are_found settings_that_risk_jobs_are_found

@@ -174,7 +174,9 @@ pub(crate) async fn the_pool_of_the_application_keeps_its_settings(database: Arc
         .after_connect(|connection, _| {
             Box::pin(async move {
                 let set = "SET SESSION sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES',
-                           group_concat_max_len = 5, innodb_lock_wait_timeout = 33";
+                           group_concat_max_len = 5, innodb_lock_wait_timeout = 33,
+                           character_set_results = latin1, sql_safe_updates = 1
+                           /*M!100600 , in_predicate_conversion_threshold = 7 */";
                 sqlx::raw_sql(set).execute(connection).await.map(drop)
             })
         })
@@ -185,7 +187,14 @@ pub(crate) async fn the_pool_of_the_application_keeps_its_settings(database: Arc
         .connect()
         .await
         .unwrap();
-    let text = "it's \\' \"x\"";
+    let text = "it's \\' \"x\" ü🦀";
+    // Records what the statements of the store see.
+    let seen = "CREATE TABLE {database}.seen (settings VARCHAR(99));
+                CREATE TRIGGER {database}.see BEFORE INSERT ON {database}.ratchet_jobs FOR EACH ROW
+                    INSERT INTO seen VALUES (CONCAT_WS(' ', @@SESSION.character_set_results,
+                        @@SESSION.sql_safe_updates + 0
+                        /*M!100600 , @@SESSION.in_predicate_conversion_threshold */))";
+    database.execute(seen).await.unwrap();
     let jobs = [
         job().lane(text),
         job().lane(text),
@@ -199,7 +208,16 @@ pub(crate) async fn the_pool_of_the_application_keeps_its_settings(database: Arc
             .await
             .is_ok()
     );
+    let seen = "SELECT DISTINCT settings FROM {database}.seen";
+    let seen = database.rows(seen).await.unwrap();
+    let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
+    assert!(
+        matches!(&*seen.join(","), "utf8mb4 0" | "utf8mb4 0 0"),
+        "{seen:?}"
+    );
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    let lanes = claimed.iter().filter_map(|job| job.claim.lane.as_ref());
+    assert_eq!(lanes.map(|lane| lane.as_str()).collect::<Vec<_>>(), [text]);
     let ends: Vec<_> = claimed
         .iter()
         .map(|job| {
@@ -209,11 +227,17 @@ pub(crate) async fn the_pool_of_the_application_keeps_its_settings(database: Arc
         .collect();
     store.settle(&ends).await.unwrap();
     let settings = "SELECT CONCAT_WS(' ', @@SESSION.sql_mode, @@SESSION.group_concat_max_len,
-                    @@SESSION.innodb_lock_wait_timeout)";
+                    @@SESSION.innodb_lock_wait_timeout, @@SESSION.character_set_results,
+                    @@SESSION.sql_safe_updates + 0
+                    /*M!100600 , @@SESSION.in_predicate_conversion_threshold */)";
     let settings = sqlx::raw_sql(AssertSqlSafe(settings));
     let settings: String = settings.fetch_one(&pool).await.unwrap().get(0);
     assert!(settings.contains("NO_BACKSLASH_ESCAPES"), "{settings}");
-    assert!(settings.ends_with(" 5 33"), "{settings}");
+    let kept = [" 5 33 latin1 1", " 5 33 latin1 1 7"];
+    assert!(
+        kept.iter().any(|kept| settings.ends_with(kept)),
+        "{settings}"
+    );
     let isolation = "SHOW SESSION VARIABLES LIKE '%t%x_isolation'";
     for row in sqlx::raw_sql(isolation).fetch_all(&pool).await.unwrap() {
         assert_eq!(row.get::<String, _>(1), "REPEATABLE-READ");
