@@ -6,8 +6,9 @@
 //! and the store repeats it for the jobs that no other transaction has locked. The store processes
 //! the locked jobs separately, or leaves them to a later call.
 //!
-//! On SQL Server, such a statement begins with `SET LOCK_TIMEOUT`, and restores the previous value
-//! of the session at its end. If the statement fails earlier, the lease restores the value.
+//! On SQL Server and MySQL, such a statement first sets how long its session waits for locks, and
+//! restores the previous value at its end. If the statement fails earlier, the lease restores the
+//! value.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -27,11 +27,14 @@ impl MysqlStore {
         let sql = shared.sql();
         let (mut findings, _) = shared.begin_findings(migrate::STEPS).await?;
         let mut add = |what: &str, found| add_finding(&mut findings, what, found);
-        let engines = sql.own.foreign_engines.query().bind(shared.schema());
+        let tables = migrate::own_tables(shared.schema());
+        let engines = sql.own.foreign_engines.query().bind(&tables);
         let engines = shared.found(engines, engine);
         add("the engines of the tables", engines.await)?;
         let settings = shared.found(sql.own.server_settings.query(), settings);
         add("the settings of the server", settings.await)?;
+        let cluster = shared.found(sql.own.cluster_size.query(), cluster);
+        add("the size of the cluster", cluster.await)?;
         add("the encryption of the connections", self.plaintext().await)?;
         let held = shared.found(sql.held_by_sessions.query(), held);
         add("the transactions of other sessions", held.await)?;
@@ -78,7 +81,18 @@ fn engine(row: &Row) -> Inner<Vec<Finding>> {
 /// Reads the row of the statement `server_settings`.
 fn settings(row: &Row) -> Inner<Vec<Finding>> {
     let (flush, logs, sync): (i64, bool, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    let format: Option<String> = row.try_get(3)?;
+    let (format, read_only): (Option<String>, String) = (row.try_get(3)?, row.try_get(4)?);
+    Ok(risks(
+        flush,
+        logs.then_some(sync),
+        format.as_deref(),
+        &read_only,
+    ))
+}
+
+/// Returns what these settings of the server risk. `sync` is `sync_binlog` if the server writes a
+/// binary log.
+fn risks(flush: i64, sync: Option<i64>, format: Option<&str>, read_only: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     if flush != 1 {
         let summary = "a crash of the server can lose committed jobs and settlements: \
@@ -88,27 +102,48 @@ fn settings(row: &Row) -> Inner<Vec<Finding>> {
         let detail = format!("innodb_flush_log_at_trx_commit = {flush}");
         findings.push(finding.detail(detail).remedy(remedy));
     }
-    if logs && sync != 1 {
+    if let Some(sync) = sync.filter(|sync| *sync != 1) {
         let summary = "a crash of the server can lose committed jobs on its replicas: sync_binlog \
                        is not 1";
         let finding = Finding::new("binlog_durability", Severity::Warning, summary);
         let detail = format!("sync_binlog = {sync}");
         findings.push(finding.detail(detail).remedy("SET GLOBAL sync_binlog = 1"));
     }
-    if logs && format.as_deref() == Some("STATEMENT") {
+    if sync.is_some() && format == Some("STATEMENT") {
         let summary =
             "READ COMMITTED transactions cannot write, because binlog_format is STATEMENT";
         let finding = Finding::new("binlog_format", Severity::Error, summary);
         findings.push(finding.remedy("SET GLOBAL binlog_format = 'ROW'"));
     }
-    let read_only: String = row.try_get(4)?;
-    if !matches!(read_only.as_str(), "0" | "OFF") {
+    if !matches!(read_only, "0" | "OFF") {
         let summary = "the server is read-only: jobs can be neither stored nor run";
         let finding = Finding::new("read_only", Severity::Warning, summary);
         let remedy = "give nodes and clients the address of the primary";
         findings.push(finding.remedy(remedy));
     }
-    Ok(findings)
+    findings
+}
+
+/// Reads the row of the statement `cluster_size`.
+fn cluster(row: &Row) -> Inner<Vec<Finding>> {
+    let size: String = row.try_get(1)?;
+    Ok(several_members(&size).into_iter().collect())
+}
+
+/// Returns a finding if the server is one of several members of a Galera cluster.
+fn several_members(size: &str) -> Option<Finding> {
+    if matches!(size, "" | "0" | "1") {
+        return None;
+    }
+    let summary = "the server is a member of a Galera cluster, in which locks of rows hold on one \
+                   member only: limits and pauses can be broken if several members take writes";
+    let finding = Finding::new("cluster_writers", Severity::Warning, summary);
+    let remedy = "give all nodes and clients the address of the same member";
+    Some(
+        finding
+            .detail(format!("wsrep_cluster_size = {size}"))
+            .remedy(remedy),
+    )
 }
 
 /// Reads a row of the statement `held_by_sessions`. Returns a finding if a transaction has been
@@ -139,5 +174,29 @@ mod tests {
         assert!(!found("mysql://db/a?ssl-mode=PREFERRED", Some(true)));
         assert!(!found("mysql://db/a?ssl-mode=REQUIRED", Some(false)));
         assert!(!found("mysql://localhost/a?ssl-mode=DISABLED", Some(false)));
+    }
+
+    #[test]
+    fn settings_that_risk_jobs_are_found() {
+        let codes = |flush, sync, format, read_only| -> Vec<&str> {
+            let found = risks(flush, sync, Some(format), read_only);
+            found.iter().map(|finding| finding.code).collect()
+        };
+        assert!(codes(1, None, "STATEMENT", "0").is_empty());
+        assert!(codes(1, Some(1), "ROW", "OFF").is_empty());
+        assert_eq!(codes(2, Some(1), "MIXED", "0"), ["durability"]);
+        assert_eq!(codes(1, Some(0), "ROW", "0"), ["binlog_durability"]);
+        assert_eq!(codes(1, Some(1), "STATEMENT", "0"), ["binlog_format"]);
+        assert_eq!(codes(1, None, "ROW", "ON"), ["read_only"]);
+    }
+
+    #[test]
+    fn a_cluster_of_several_members_is_found() {
+        assert!(several_members("3").is_some());
+        assert!(
+            ["", "0", "1"]
+                .iter()
+                .all(|size| several_members(size).is_none())
+        );
     }
 }

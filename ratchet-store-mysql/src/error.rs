@@ -99,7 +99,7 @@ fn kind_of(number: u16, message: &str) -> StoreErrorKind {
         1317 | 1969 | 3024 => StoreErrorKind::Timeout,
         1021 | 1114 => StoreErrorKind::Full,
         // An error of the storage engine, which has the number of the operating system.
-        1030 if message.contains("28") => StoreErrorKind::Full,
+        1030 if message.contains("error 28 ") => StoreErrorKind::Full,
         1290 if message.contains("read-only") => StoreErrorKind::ReadOnly,
         1792 | 1836 => StoreErrorKind::ReadOnly,
         // Access denied, unknown database, missing privileges, no transaction where one is
@@ -138,7 +138,7 @@ mod tests {
             (3024, "", Timeout),
             (1114, "", Full),
             (1030, "Got error 28 \"No space left on device\"", Full),
-            (1030, "Got error 1", Other),
+            (1030, "Got error 128 \"Unknown error 128\"", Other),
             (
                 1290,
                 "The server is running with the --read-only option",

@@ -12,7 +12,7 @@
 //!
 //! # Transactions
 //! All transactions of the store have the isolation level `READ COMMITTED`, whatever the default of
-//! the server is. The store locks rows by their primary keys only, so it takes no gap locks.
+//! the server is. Claims lock rows by their primary keys only, so they take no gap locks.
 //!
 //! # Time
 //! The clock of the server decides what is due, in UTC and in milliseconds, whatever the time zone

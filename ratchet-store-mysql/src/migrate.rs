@@ -7,7 +7,7 @@
 
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_sql::{
-    Dialect as _, Failure, Migration, Query as _, Result, Row as _, Run as _, Step, behind,
+    Dialect as _, Failure, Migration, Query as _, Result, Row as _, Run as _, Step, behind, objects,
 };
 
 use crate::config::Config;
@@ -30,8 +30,10 @@ pub(crate) const STEPS: &[Step] = &[Step {
 /// Oldest versions of the servers with all features that the statements use.
 const OLDEST_MARIADB: (u32, u32, u32) = (10, 6, 0);
 const OLDEST_MYSQL: (u32, u32, u32) = (8, 0, 22);
-/// Smallest `max_allowed_packet` with which the largest job fits into a call.
-const SMALLEST_PACKET: i64 = 4 << 20;
+/// Smallest `max_allowed_packet` with which the largest job fits into a call, and with which the
+/// ids and the keys of the largest batch do: each of 10,000 jobs has an id and two keys of up to
+/// 128 bytes, which a transaction of the application gets in hexadecimal digits (6 MB).
+const SMALLEST_PACKET: i64 = 8 << 20;
 
 /// Returns the script of a migration. It can run again if it was interrupted.
 fn script(step: &Step, prefix: &str) -> String {
@@ -181,9 +183,16 @@ fn version(text: &str) -> (u32, u32, u32) {
     (next(), next(), next())
 }
 
+/// Returns the names of the store's tables. Tables of the application may have the same prefix.
+pub(crate) fn own_tables(prefix: &str) -> Vec<String> {
+    let objects = objects::<Mysql>(STEPS);
+    objects.map(|name| format!("{prefix}_{name}")).collect()
+}
+
 /// Fails if a table has an engine without transactions.
 async fn check_engines(schema: &Schema<'_>, lease: &mut Lease) -> Result<()> {
-    let foreign = schema.sql.own.foreign_engines.query().bind(schema.name);
+    let tables = own_tables(schema.name);
+    let foreign = schema.sql.own.foreign_engines.query().bind(&tables);
     let Some(row) = lease.rows(foreign).await?.into_iter().next() else {
         return Ok(());
     };
@@ -264,8 +273,6 @@ async fn begun<'a>(schema: &Schema<'a>, lease: &mut Lease) -> Result<Option<&'a 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
-    use ratchet_sql::objects;
 
     use super::*;
 

@@ -147,9 +147,11 @@ impl Query {
 
     /// Divides the first table of the statement, so that no part has more than `limit` bytes,
     /// unless a single row has. Other tables keep the rows whose id is that of a row of the part.
+    /// A statement with a limit is not divided, because the limit would hold for each part.
     pub(crate) fn divided(&self, limit: usize) -> Vec<Self> {
         let tables = |bound: &Bound| matches!(bound, Bound::Table(_));
-        let Some(first) = self.arguments.iter().position(tables) else {
+        let first = self.arguments.iter().position(tables);
+        let Some(first) = first.filter(|_| !self.text.contains("LIMIT $")) else {
             return vec![self.clone()];
         };
         let Bound::Table(rows) = &self.arguments[first] else {
@@ -535,6 +537,17 @@ mod tests {
         assert!(parts[0].contains("one") && !parts[0].contains("three"));
         assert!(parts[1].contains("three") && !parts[1].contains("one"));
         assert_eq!(query.divided(1).len(), 3);
+    }
+
+    #[test]
+    fn a_statement_with_a_limit_is_not_divided() {
+        let numbers: Vec<i64> = (0..100).collect();
+        let parts = |text: &str| {
+            let query = query(text, 2).table(&[("number", &numbers)]).bind(5);
+            query.divided(10).len()
+        };
+        assert_eq!(parts("$1 LIMIT $2"), 1);
+        assert_eq!(parts("$1 $2"), 100);
     }
 
     #[test]

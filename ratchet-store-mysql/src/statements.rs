@@ -53,7 +53,7 @@ ratchet_sql::dialect_statements! { Mysql;
     permits: ;
     recurring: ;
     archive: ;
-    schema: foreign_engines server_settings own_encryption;
+    schema: foreign_engines server_settings cluster_size own_encryption;
 }
 
 /// Statement that creates the table `migrations`. The scripts of the migrations contain it.

@@ -41,11 +41,10 @@ ORDER BY trx.trx_started
 LIMIT 100
 
 -- name: foreign_engines
--- Returns the tables whose names begin with the prefix $1 that do not have the engine InnoDB, with
--- their engines. [diag.read]
+-- Returns those of these tables that do not have the engine InnoDB, with their engines. [diag.read]
 SELECT table_name, COALESCE(engine, '')
 FROM information_schema.tables
-WHERE table_schema = {database} AND LEFT(table_name, CHAR_LENGTH($1) + 1) = CONCAT($1, '_')
+WHERE table_schema = {database} AND table_name IN ($1)
   AND table_type = 'BASE TABLE' AND COALESCE(engine, '') <> 'InnoDB'
 ORDER BY table_name
 
@@ -53,6 +52,10 @@ ORDER BY table_name
 -- Returns the settings of the server on which durability and locking depend. [diag.read]
 SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, CAST(@@binlog_format AS CHAR),
        @@global.read_only
+
+-- name: cluster_size
+-- Returns how many members a Galera cluster has; no row or 0 without a cluster. [diag.read]
+SHOW GLOBAL STATUS LIKE 'wsrep_cluster_size'
 
 -- name: own_encryption
 -- Returns the cipher of this connection; empty if it is not encrypted. [diag.read]

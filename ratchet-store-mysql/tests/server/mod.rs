@@ -212,6 +212,9 @@ impl Database {
         let sessions: Vec<i64> = sessions.iter().map(|row| row.get(0)).collect();
         let (_, list) = report.split_once("LIST OF TRANSACTIONS").expect("a list");
         let of_a_session = |text: &str| {
+            if text.lines().next()?.ends_with("not started") {
+                return None;
+            }
             let session = number_in(text, "thread id ", ",")?;
             sessions.contains(&session).then(|| OpenTransaction {
                 waits: text.contains("LOCK WAIT"),

@@ -68,15 +68,8 @@ pub(crate) async fn dropped_calls_leave_the_store_usable(database: Arc<Database>
     let id = enqueue(&store, job().queue("last")).await;
     assert!(exists(&store, id).await);
     store.heartbeat(&heartbeat()).await.unwrap();
-    let open = format!(
-        "SELECT COUNT(*) FROM information_schema.innodb_trx AS trx
-         JOIN information_schema.processlist AS session ON session.id = trx.trx_mysql_thread_id
-         WHERE session.db = '{}'",
-        database.name
-    );
-    while database.number(&open).await.unwrap() > 0 {
-        // The server refreshes this table only after it was not read for 100 ms.
-        tokio::time::sleep(Duration::from_millis(150)).await;
+    while !database.transactions("TRUE").await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
