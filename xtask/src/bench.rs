@@ -51,7 +51,7 @@ struct Subject {
 }
 
 /// The backends that have a floor.
-const FLOORS: [&str; 2] = ["sqlite", "postgres"];
+const FLOORS: [&str; 3] = ["sqlite", "postgres", "mysql"];
 
 /// Every backend, followed by its floor if it has one.
 static SUBJECTS: LazyLock<Vec<Subject>> = LazyLock::new(|| {

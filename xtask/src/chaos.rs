@@ -25,6 +25,8 @@ enum Backend {
     Postgres,
     /// PostgreSQL servers that are promoted, restored and cut off.
     PostgresPair,
+    /// MariaDB.
+    Mysql,
     /// A replica set of one node.
     Mongodb,
     /// A replica set of three nodes, with faults of the primary and of replication.
@@ -61,6 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 .env("RATCHET_CHAOS_FOLDER", &place.folder);
             return process::run(&mut test);
         }
+        Backend::Mysql => (db::mysql::own()?, db::mysql::URL),
         Backend::Mongodb => (db::mongodb::own()?, db::mongodb::URL),
         Backend::MongodbSet => (db::mongodb::own_three()?, db::mongodb::URL),
         Backend::Sqlserver => (db::sqlserver::provide()?, db::sqlserver::URL),

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod mongodb;
+mod mysql;
 mod sqlserver;
 
 use std::pin::Pin;
@@ -41,7 +42,7 @@ impl Backend {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let backends = [&mongodb::BACKEND, &sqlserver::BACKEND];
+    let backends = [&mongodb::BACKEND, &mysql::BACKEND, &sqlserver::BACKEND];
     let trials = backends.into_iter().flat_map(Backend::trials).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

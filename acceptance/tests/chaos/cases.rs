@@ -11,8 +11,10 @@ use crate::clock;
 use crate::field::{Field, admin, take_connections, terminate};
 use crate::judge::judge;
 use crate::mongodb;
+use crate::mysql;
 use crate::sqlserver;
-use crate::worker::{Backend, DEAD_AFTER};
+use crate::worker::Backend::{self, MongoDb, MySql, Postgres, SqlServer};
+use crate::worker::{DEAD_AFTER, Order};
 
 /// A kind of disturbance.
 pub(crate) struct Case {
@@ -39,10 +41,15 @@ enum Disturbance {
     StepClock,
 }
 
+use Disturbance::{
+    KillOperations, KillSessions, KillWorkers, StepClock, StepDown, StopServer, TakeConnections,
+    TerminateConnections,
+};
+
 impl Case {
     /// Returns whether the case moves the clock of the database.
     pub(crate) const fn steps_clock(&self) -> bool {
-        matches!(self.disturbance, Disturbance::StepClock)
+        matches!(self.disturbance, StepClock)
     }
 
     /// Returns how long a node may be silent before it counts as dead. In cases where no node may
@@ -58,127 +65,96 @@ impl Case {
 
 const WORKERS: usize = 3;
 
+/// Returns a case in which each worker's pool has ten connections.
+const fn case(
+    backend: Backend,
+    name: &'static str,
+    short: &'static str,
+    disturbance: Disturbance,
+) -> Case {
+    Case {
+        backend,
+        name,
+        short,
+        needs_server: matches!(disturbance, TakeConnections | StopServer | StepDown),
+        connections: 10,
+        disturbance,
+    }
+}
+
 pub(crate) const CASES: &[Case] = &[
+    case(Postgres, "workers_are_killed", "kill", KillWorkers),
     Case {
-        backend: Backend::Postgres,
-        name: "workers_are_killed",
-        short: "kill",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::KillWorkers,
-    },
-    Case {
-        backend: Backend::Postgres,
-        name: "workers_with_a_pool_of_one_are_killed",
-        short: "one",
-        needs_server: false,
         connections: 1,
-        disturbance: Disturbance::KillWorkers,
+        ..case(
+            Postgres,
+            "workers_with_a_pool_of_one_are_killed",
+            "one",
+            KillWorkers,
+        )
     },
-    Case {
-        backend: Backend::Postgres,
-        name: "connections_are_terminated_in_a_stream",
-        short: "terminate",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::TerminateConnections,
-    },
-    Case {
-        backend: Backend::Postgres,
-        name: "idle_connections_take_the_whole_server",
-        short: "idle",
-        needs_server: true,
-        connections: 10,
-        disturbance: Disturbance::TakeConnections,
-    },
-    Case {
-        backend: Backend::Postgres,
-        name: "the_server_is_stopped_and_started",
-        short: "stop",
-        needs_server: true,
-        connections: 10,
-        disturbance: Disturbance::StopServer,
-    },
-    Case {
-        backend: Backend::MongoDb,
-        name: "workers_are_killed",
-        short: "kill",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::KillWorkers,
-    },
-    Case {
-        backend: Backend::MongoDb,
-        name: "operations_are_killed_in_a_stream",
-        short: "operations",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::KillOperations,
-    },
-    Case {
-        backend: Backend::MongoDb,
-        name: "the_primary_steps_down",
-        short: "step",
-        needs_server: true,
-        connections: 10,
-        disturbance: Disturbance::StepDown,
-    },
-    Case {
-        backend: Backend::MongoDb,
-        name: "the_server_is_stopped_and_started",
-        short: "stop",
-        needs_server: true,
-        connections: 10,
-        disturbance: Disturbance::StopServer,
-    },
-    Case {
-        backend: Backend::SqlServer,
-        name: "workers_are_killed",
-        short: "kill",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::KillWorkers,
-    },
-    Case {
-        backend: Backend::SqlServer,
-        name: "sessions_are_killed_in_a_stream",
-        short: "sessions",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::KillSessions,
-    },
-    Case {
-        backend: Backend::SqlServer,
-        name: "the_server_is_stopped_and_started",
-        short: "stop",
-        needs_server: true,
-        connections: 10,
-        disturbance: Disturbance::StopServer,
-    },
-    Case {
-        backend: Backend::Postgres,
-        name: "the_databases_clock_steps",
-        short: "clock",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::StepClock,
-    },
-    Case {
-        backend: Backend::MongoDb,
-        name: "the_databases_clock_steps",
-        short: "clock",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::StepClock,
-    },
-    Case {
-        backend: Backend::SqlServer,
-        name: "the_databases_clock_steps",
-        short: "clock",
-        needs_server: false,
-        connections: 10,
-        disturbance: Disturbance::StepClock,
-    },
+    case(
+        Postgres,
+        "connections_are_terminated_in_a_stream",
+        "terminate",
+        TerminateConnections,
+    ),
+    case(
+        Postgres,
+        "idle_connections_take_the_whole_server",
+        "idle",
+        TakeConnections,
+    ),
+    case(
+        Postgres,
+        "the_server_is_stopped_and_started",
+        "stop",
+        StopServer,
+    ),
+    case(Postgres, "the_databases_clock_steps", "clock", StepClock),
+    case(MySql, "workers_are_killed", "kill", KillWorkers),
+    case(
+        MySql,
+        "sessions_are_killed_in_a_stream",
+        "sessions",
+        KillSessions,
+    ),
+    case(
+        MySql,
+        "the_server_is_stopped_and_started",
+        "stop",
+        StopServer,
+    ),
+    case(MySql, "the_databases_clock_steps", "clock", StepClock),
+    case(MongoDb, "workers_are_killed", "kill", KillWorkers),
+    case(
+        MongoDb,
+        "operations_are_killed_in_a_stream",
+        "operations",
+        KillOperations,
+    ),
+    case(MongoDb, "the_primary_steps_down", "step", StepDown),
+    case(
+        MongoDb,
+        "the_server_is_stopped_and_started",
+        "stop",
+        StopServer,
+    ),
+    case(MongoDb, "the_databases_clock_steps", "clock", StepClock),
+    case(SqlServer, "workers_are_killed", "kill", KillWorkers),
+    case(
+        SqlServer,
+        "sessions_are_killed_in_a_stream",
+        "sessions",
+        KillSessions,
+    ),
+    case(
+        SqlServer,
+        "the_server_is_stopped_and_started",
+        "stop",
+        StopServer,
+    ),
+    case(SqlServer, "the_databases_clock_steps", "clock", StepClock),
 ];
 
 pub(crate) fn run(case: &Case, url: &str) {
@@ -192,14 +168,14 @@ pub(crate) fn run(case: &Case, url: &str) {
         println!("{}, {rounds} rounds", case.name);
         for _ in 0..rounds {
             match case.disturbance {
-                Disturbance::KillWorkers => kill(&mut field).await,
-                Disturbance::TerminateConnections => terminate_connections(&field).await,
-                Disturbance::StopServer => stop_server(&mut field).await,
-                Disturbance::TakeConnections => take(&field).await,
-                Disturbance::KillOperations => mongodb::kill_operations(&field.order).await,
-                Disturbance::KillSessions => sqlserver::kill_sessions(&field.order).await,
-                Disturbance::StepDown => step_down(&field).await,
-                Disturbance::StepClock => step_clock(&field).await,
+                KillWorkers => kill(&mut field).await,
+                TerminateConnections => terminate_connections(&field).await,
+                StopServer => stop_server(&mut field).await,
+                TakeConnections => take(&field).await,
+                KillOperations => mongodb::kill_operations(&field.order).await,
+                KillSessions => kill_sessions(&field.order).await,
+                StepDown => step_down(&field).await,
+                StepClock => step_clock(&field).await,
             }
             field.check_workers();
         }
@@ -245,6 +221,13 @@ async fn terminate_connections(field: &Field) {
     );
 }
 
+async fn kill_sessions(order: &Order) {
+    match order.backend {
+        MySql => mysql::kill_sessions(order).await,
+        _ => sqlserver::kill_sessions(order).await,
+    }
+}
+
 /// Takes all available connections, up to 300. Then terminates the workers' connections, and takes
 /// the connections that become free.
 async fn take(field: &Field) {
@@ -266,8 +249,8 @@ async fn take(field: &Field) {
 async fn stop_server(field: &mut Field) {
     sleep(Duration::from_millis(700)).await;
     let (port, others) = match field.order.backend {
-        Backend::MongoDb => mongodb::primary(&field.order).await,
-        Backend::Postgres | Backend::SqlServer => (String::new(), false),
+        MongoDb => mongodb::primary(&field.order).await,
+        Postgres | MySql | SqlServer => (String::new(), false),
     };
     shell("RATCHET_CHAOS_STOP", &port);
     let mut since = now();

@@ -5,7 +5,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::field::{Field, admin, all_jobs};
 use crate::worker::{Backend, Order};
-use crate::{mongodb, sqlserver};
+use crate::{mongodb, mysql, sqlserver};
 
 /// The name of the view, which is in the schema or the database of the case.
 pub(crate) const VIEW: &str = "chaos_clock";
@@ -27,6 +27,7 @@ pub(crate) async fn create(order: &Order) {
             let made = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut admin);
             made.await.unwrap();
         }
+        Backend::MySql => mysql::create_clock(order, VIEW).await,
         Backend::MongoDb => mongodb::create_clock(order, VIEW).await,
         Backend::SqlServer => sqlserver::create_clock(order, VIEW).await,
     }
@@ -42,6 +43,7 @@ pub(crate) async fn step(order: &Order, by_ms: i64) {
             let moved = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut admin);
             assert_eq!(moved.await.unwrap().rows_affected(), 1);
         }
+        Backend::MySql => mysql::step_clock(order, by_ms).await,
         Backend::MongoDb => mongodb::step_clock(order, by_ms).await,
         Backend::SqlServer => sqlserver::step_clock(order, by_ms).await,
     }

@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use crate::cases::Case;
 use crate::clock;
 use crate::mongodb;
+use crate::mysql;
 use crate::sqlserver;
 use crate::worker::{Backend, Nap, Order};
 
@@ -61,6 +62,9 @@ impl Field {
             label: None,
             notes: folder.path().join("notes"),
         };
+        if order.backend == Backend::MySql {
+            mysql::create_database(&order).await;
+        }
         if order.steps_clock {
             clock::create(&order).await;
         }
@@ -194,6 +198,7 @@ impl Field {
             );
         }
         match self.order.backend {
+            Backend::MySql => mysql::drop_database(&self.order).await,
             Backend::MongoDb => mongodb::drop_database(&self.order).await,
             Backend::SqlServer => sqlserver::drop_schema(&self.order).await,
             Backend::Postgres => drop_schema(&self.order).await,

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet::mongo::MongoStore;
+use ratchet::mysql::MysqlStore;
 use ratchet::postgres::PostgresStore;
 use ratchet::sqlserver::SqlServerStore;
 use ratchet::{Job, JobContext, JobResult, Ratchet, Requires, SharedStore};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 
-use crate::{clock, topology};
+use crate::{clock, mysql, topology};
 
 /// The variable that makes this program a worker.
 const ROLE: &str = "RATCHET_CHAOS_WORKER";
@@ -26,6 +27,7 @@ pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Backend {
     Postgres,
+    MySql,
     MongoDb,
     SqlServer,
 }
@@ -34,6 +36,7 @@ impl Backend {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
+            Self::MySql => "mysql",
             Self::MongoDb => "mongodb",
             Self::SqlServer => "sqlserver",
         }
@@ -43,6 +46,7 @@ impl Backend {
     pub(crate) const fn variable(self) -> &'static str {
         match self {
             Self::Postgres => "RATCHET_TEST_POSTGRES_URL",
+            Self::MySql => "RATCHET_TEST_MYSQL_URL",
             Self::MongoDb => "RATCHET_TEST_MONGODB_URL",
             Self::SqlServer => "RATCHET_TEST_SQLSERVER_URL",
         }
@@ -54,7 +58,8 @@ impl Backend {
 pub(crate) struct Order {
     pub(crate) backend: Backend,
     pub(crate) url: String,
-    /// The schema or the database, which is also the application name of the connections.
+    /// The schema or the database, which is also the application name of the connections where they
+    /// have one.
     pub(crate) schema: String,
     /// The number of connections in the worker's pool.
     pub(crate) connections: u32,
@@ -87,6 +92,14 @@ impl Order {
                     .schema(&self.schema)
                     .max_connections(self.connections)
                     .application_name(&self.schema);
+                if self.steps_clock {
+                    builder = builder.clock_table(clock::VIEW);
+                }
+                Arc::new(builder.connect().await?)
+            }
+            Backend::MySql => {
+                let mut builder =
+                    MysqlStore::builder(&mysql::url(self)).max_connections(self.connections);
                 if self.steps_clock {
                     builder = builder.clock_table(clock::VIEW);
                 }
