@@ -144,6 +144,10 @@ impl Client {
 
     /// Enqueues one job; see [`enqueue_all`](Self::enqueue_all).
     ///
+    /// Concurrent calls may be sent to the database together, which is faster
+    /// ([`CallPolicy::gathers`](crate::store::CallPolicy::gathers)). Each call still returns only
+    /// after its own job is stored, and fails only because of its own job or of the database.
+    ///
     /// # Errors
     /// As for [`enqueue_all`](Self::enqueue_all).
     ///
