@@ -22,16 +22,21 @@ pub(crate) struct Args {
 /// Runs the failover tests, which are otherwise ordinary tests, one at a time, and fails if a
 /// recovery takes too long.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let server: Server =
+    let postgres: Server =
         db::postgres::provide().context("the failover cases on PostgreSQL need a server")?;
-    println!("{}; ttl {} ms", server.origin, args.ttl_millis);
+    let mysql = db::mysql::provide().context("the failover cases on MySQL need a server")?;
+    println!(
+        "{}; {}; ttl {} ms",
+        postgres.origin, mysql.origin, args.ttl_millis
+    );
     for round in 1..=args.rounds {
         println!("round {round} of {}", args.rounds);
         let mut test = process::cargo(&["test", "--release", "--package", "ratchet-acceptance"]);
         test.args(["--test", "failover", "--"])
             .args(["--nocapture", "--test-threads", "1"])
             .args(&args.tests)
-            .env(db::postgres::URL, &server.url)
+            .env(db::postgres::URL, &postgres.url)
+            .env(db::mysql::URL, &mysql.url)
             .env("RATCHET_FAILOVER_TTL_MILLIS", args.ttl_millis.to_string());
         process::run(&mut test)?;
     }

@@ -224,7 +224,8 @@ async fn terminate_connections(field: &Field) {
 async fn kill_sessions(order: &Order) {
     match order.backend {
         MySql => mysql::kill_sessions(order).await,
-        _ => sqlserver::kill_sessions(order).await,
+        SqlServer => sqlserver::kill_sessions(order).await,
+        Postgres | MongoDb => panic!("this backend has other cases"),
     }
 }
 

@@ -10,15 +10,16 @@ use crate::worker::Order;
 
 /// Returns the URL of the case's database.
 pub(crate) fn url(order: &Order) -> String {
-    let (server, _) = order.url.rsplit_once('/').unwrap();
-    format!("{server}/{}", order.schema)
+    let (place, query) = order.url.split_once('?').unwrap_or((&order.url, ""));
+    let (server, _) = place.rsplit_once('/').unwrap();
+    format!("{server}/{}?{query}", order.schema)
 }
 
 /// Runs statements on a connection that no case disturbs.
-async fn run(order: &Order, sql: String) {
+async fn run(order: &Order, sql: String) -> u64 {
     let mut admin = MySqlConnection::connect(&order.url).await.unwrap();
     let done = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut admin).await;
-    done.unwrap();
+    done.unwrap().rows_affected()
 }
 
 pub(crate) async fn create_database(order: &Order) {
@@ -41,7 +42,7 @@ pub(crate) async fn create_clock(order: &Order, view: &str) {
 pub(crate) async fn step_clock(order: &Order, by_ms: i64) {
     let database = &order.schema;
     let step = format!("UPDATE {database}.chaos_offset SET ms = ms + ({by_ms})");
-    run(order, step).await;
+    assert_eq!(run(order, step).await, 1);
 }
 
 /// Kills the sessions of the workers and the producer: one every 20 ms, and all of them at the end.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Completion, Trial};
 use ratchet_conformance::is_required;
+use sqlx::mysql::MySqlConnection;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::sleep;
@@ -184,18 +185,27 @@ impl Case {
         self.needs_network || self.session_locks
     }
 
+    /// Returns whether the case can run on this server. Only the locks of PostgreSQL can end with
+    /// their session.
+    pub(crate) fn runs_on(&self, backend: &str) -> bool {
+        !self.session_locks || backend == "postgres"
+    }
+
     /// Returns the test of the case on the database at `url`. An empty URL means a new file for the
-    /// case. Without a URL the test is ignored, or fails if the backend is required.
-    pub(crate) fn trial(&'static self, backend: &str, url: Option<String>) -> Trial {
+    /// case. Without a URL, but with the reason, the test is ignored, or fails if the backend is
+    /// required.
+    pub(crate) fn trial(&'static self, backend: &str, url: Result<String, String>) -> Trial {
         let name = format!("{backend}::{}", self.name);
         let required = is_required(backend);
-        let Some(url) = url else {
-            let reason = "RATCHET_TEST_POSTGRES_URL is not set";
-            return Trial::ignorable_test(name, move || match required {
-                true => Err(reason.into()),
-                false => Ok(Completion::ignored_with(reason)),
-            })
-            .with_ignored_flag(!required);
+        let url = match url {
+            Ok(url) => url,
+            Err(reason) => {
+                return Trial::ignorable_test(name, move || match required {
+                    true => Err(reason.into()),
+                    false => Ok(Completion::ignored_with(reason)),
+                })
+                .with_ignored_flag(!required);
+            }
         };
         Trial::test(name, move || {
             judge::check_itself();
@@ -307,19 +317,26 @@ impl Database {
 
     async fn remove(self) {
         if !self.url.is_empty() {
-            run(
-                &self.server,
-                format!("DROP DATABASE {} WITH (FORCE)", self.name),
-            )
-            .await;
+            let mut drop = format!("DROP DATABASE {}", self.name);
+            if !is_mysql(&self.server) {
+                drop += " WITH (FORCE)";
+            }
+            run(&self.server, drop).await;
         }
     }
 }
 
+fn is_mysql(server: &str) -> bool {
+    server.starts_with("mysql:")
+}
+
 async fn run(server: &str, sql: String) {
-    let mut admin = PgConnection::connect(server).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(sql))
-        .execute(&mut admin)
-        .await
-        .unwrap();
+    let sql = sqlx::raw_sql(AssertSqlSafe(sql));
+    if is_mysql(server) {
+        let mut admin = MySqlConnection::connect(server).await.unwrap();
+        sql.execute(&mut admin).await.unwrap();
+    } else {
+        let mut admin = PgConnection::connect(server).await.unwrap();
+        sql.execute(&mut admin).await.unwrap();
+    }
 }

@@ -13,7 +13,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `RATCHET_TEST_POSTGRES_URL` | the server; without it, the cases on PostgreSQL are ignored |
+//! | `RATCHET_TEST_POSTGRES_URL`, `RATCHET_TEST_MYSQL_URL` | the servers; the cases of a missing server are ignored |
 //! | `RATCHET_FAILOVER_TTL_MILLIS` | how long the leader's lock lasts; without it 1,500, and times are not required |
 #![cfg_attr(
     not(unix),
@@ -33,6 +33,12 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+/// The backends with a server, each with the variable that has the URL.
+const SERVERS: [(&str, &str); 2] = [
+    ("postgres", "RATCHET_TEST_POSTGRES_URL"),
+    ("mysql", "RATCHET_TEST_MYSQL_URL"),
+];
+
 fn main() -> ExitCode {
     if let Some(order) = worker::Order::of_environment() {
         return worker::run(&order);
@@ -42,9 +48,15 @@ fn main() -> ExitCode {
     if cfg!(unix) {
         for case in cases::CASES {
             if !case.needs_server() {
-                trials.push(case.trial("sqlite", Some(String::new())));
+                trials.push(case.trial("sqlite", Ok(String::new())));
             }
-            trials.push(case.trial("postgres", env::var("RATCHET_TEST_POSTGRES_URL").ok()));
+            for (backend, variable) in SERVERS {
+                if case.runs_on(backend) {
+                    let url = env::var(variable);
+                    let url = url.map_err(|_| format!("{variable} is not set"));
+                    trials.push(case.trial(backend, url));
+                }
+            }
         }
     }
     libtest_mimic::run(&arguments, trials.into_iter().collect::<Vec<Trial>>()).exit_code()
