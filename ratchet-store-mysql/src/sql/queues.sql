@@ -72,11 +72,11 @@ SELECT @count
 -- name: add_route
 -- Stores a new route, when its first job is enqueued. Fails with a duplicate key if another session
 -- stored the route or used its id at the same time. A session can create the next id only when the
--- largest id is committed and visible to it.
+-- largest id is committed and visible to it. The stamp is calculated without floating-point
+-- numbers: the server would store those with 17 digits, and larger ones as 10^17.
 INSERT INTO {schema}.routes (id, queue, kind, capability, permit, stamp)
 SELECT COALESCE(MAX(id), 0) + 1, $1, $2, $3, $4,
-       CAST(CONV(LEFT(REPLACE(UUID(), '-', ''), 8), 16, 10) AS SIGNED) * 134217728
-       + FLOOR(RAND() * 134217728)
+       CAST(CONV(LEFT(MD5(CONCAT(UUID(), RAND())), 15), 16, 10) AS SIGNED)
 FROM {schema}.routes
 
 -- name: load_routes
