@@ -27,6 +27,9 @@ enum Backend {
     PostgresPair,
     /// MariaDB.
     Mysql,
+    /// MariaDB servers that are promoted, restored and cut off, and a Galera cluster of three, if
+    /// Galera is installed.
+    MysqlPair,
     /// A replica set of one node.
     Mongodb,
     /// A replica set of three nodes, with faults of the primary and of replication.
@@ -61,6 +64,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let place = db::postgres::place()?;
             test.env("RATCHET_CHAOS_POSTGRES", &place.programs)
                 .env("RATCHET_CHAOS_FOLDER", &place.folder);
+            return process::run(&mut test);
+        }
+        Backend::MysqlPair => {
+            let place = db::mysql::place()?;
+            test.env("RATCHET_CHAOS_MYSQL", &place.user)
+                .env("RATCHET_CHAOS_FOLDER", &place.folder)
+                .env("PATH", &place.path);
+            if let Some(library) = db::mysql::galera() {
+                test.env("RATCHET_CHAOS_GALERA", library);
+            }
             return process::run(&mut test);
         }
         Backend::Mysql => (db::mysql::own()?, db::mysql::URL),

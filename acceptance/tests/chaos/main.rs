@@ -11,10 +11,11 @@
 //! | `RATCHET_CHAOS_ROUNDS` | how many times each disturbance is repeated; default 3, or 1 if the clock steps |
 //! | `RATCHET_CHAOS_STOP`, `RATCHET_CHAOS_START` | shell lines that stop and start the server; without them, cases that need the server for themselves are ignored |
 //! | `RATCHET_CHAOS_POSTGRES`, `RATCHET_CHAOS_FOLDER` | the prefix of a shell line that runs a program of PostgreSQL, and a directory for servers; without them, the cases `topology::pair` are ignored |
+//! | `RATCHET_CHAOS_MYSQL`, `RATCHET_CHAOS_GALERA` | the option of MariaDB's programs that names their user, or an empty text, and the library of Galera; without them, the cases `topology::mysql_pair` and `topology::galera` are ignored |
 //! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how many times each fault of [`topology`] is repeated; default 3 |
 //!
-//! `cargo xtask chaos postgres`, `postgres-pair`, `mysql`, `mongodb` and `mongodb-set` set these
-//! variables.
+//! `cargo xtask chaos postgres`, `postgres-pair`, `mysql`, `mysql-pair`, `mongodb` and `mongodb-set` set
+//! these variables.
 //! `cargo xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the
 //! environment.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]

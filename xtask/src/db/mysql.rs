@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::keeper::Keeper;
 use super::{Control, Server, compose, free_port, local, on_path, output, quoted};
 use crate::process;
 
@@ -70,6 +71,9 @@ fn install_and_start() -> Result<Server> {
     start()
 }
 
+/// The error if no programs are installed.
+const NOT_FOUND: &str = "found no mariadbd and mariadb-install-db";
+
 /// The programs of an installed server.
 struct Programs {
     server: PathBuf,
@@ -91,17 +95,10 @@ fn find() -> Option<Programs> {
 /// machine may connect over the loopback interface without a password, since the server is
 /// temporary and holds nothing secret.
 fn start() -> Result<Server> {
-    let programs = find().context("no mariadbd and mariadb-install-db")?;
-    let user = user()?;
+    let programs = find().context(NOT_FOUND)?;
     let version = output(Command::new(&programs.server).arg("--version"))?;
-    let template = format!("{}/ratchet-mariadb.XXXXXX", local::temporary());
-    let directory = PathBuf::from(output(Command::new("mktemp").args(["-d", &template]))?);
-    if let Some(user) = &user {
-        output(Command::new("chown").arg(user).arg(&directory))?;
-    }
-    let as_user = user
-        .map(|user| format!("--user={user}"))
-        .unwrap_or_default();
+    let directory = directory(user()?)?;
+    let as_user = option(user()?);
     let (data, log) = (directory.join("data"), directory.join("log"));
     let install = format!(
         "{} --no-defaults {as_user} --datadir={} --auth-root-authentication-method=normal \
@@ -143,6 +140,66 @@ fn start() -> Result<Server> {
     let url = format!("mysql://root@127.0.0.1:{port}/mysql");
     let origin = format!("MariaDB {version}, started for this run");
     Server::start(url, origin, control)
+}
+
+/// A directory in which tests start their own servers. When this is dropped, or this process ends
+/// in any other way, the servers are killed and removed.
+pub(crate) struct Place {
+    /// The option of MariaDB's programs that names their user, or nothing.
+    pub(crate) user: String,
+    /// The directory. A server writes its process id to the file `pid` of a subdirectory.
+    pub(crate) folder: PathBuf,
+    /// The PATH with MariaDB's programs.
+    pub(crate) path: String,
+    _keeper: Keeper,
+}
+
+/// Prepares a directory in which tests start their own servers.
+///
+/// # Errors
+/// If MariaDB is not installed. A container cannot be used for this.
+pub(crate) fn place() -> Result<Place> {
+    let programs = find().context(NOT_FOUND)?;
+    let folder = directory(user()?)?;
+    let home = quoted(&folder);
+    let remove =
+        format!("for pid in {home}/*/pid; do kill -KILL \"$(cat \"$pid\")\"; done; rm -rf {home}");
+    let folders = [&programs.server, &programs.install].map(|program| program.parent());
+    let path = env::var("PATH").unwrap_or_default();
+    let path = folders
+        .into_iter()
+        .flatten()
+        .fold(path, |path, folder| format!("{path}:{}", folder.display()));
+    Ok(Place {
+        user: option(user()?),
+        _keeper: Keeper::new(&remove)?,
+        folder,
+        path,
+    })
+}
+
+/// Where distributions install the library of Galera.
+const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
+
+/// Returns the library of Galera, if it is installed.
+pub(crate) fn galera() -> Option<&'static str> {
+    Path::new(GALERA).is_file().then_some(GALERA)
+}
+
+/// Creates a temporary directory of the user that runs the server.
+fn directory(user: Option<&str>) -> Result<PathBuf> {
+    let template = format!("{}/ratchet-mariadb.XXXXXX", local::temporary());
+    let directory = PathBuf::from(output(Command::new("mktemp").args(["-d", &template]))?);
+    if let Some(user) = user {
+        output(Command::new("chown").arg(user).arg(&directory))?;
+    }
+    Ok(directory)
+}
+
+/// Returns the option of MariaDB's programs that names their user, or nothing.
+fn option(user: Option<&str>) -> String {
+    user.map(|user| format!("--user={user}"))
+        .unwrap_or_default()
 }
 
 /// Returns the user that runs the server, if it is not the current one: the server refuses root.

@@ -1,12 +1,14 @@
 //! A TCP forwarder that can move to another server, or drop its connections silently.
 
+use std::net::SocketAddr;
+
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// Forwards connections to the server at a port of the loopback interface.
 pub(crate) struct Endpoint {
-    pub(crate) url: String,
+    pub(crate) address: SocketAddr,
     way: watch::Sender<Way>,
 }
 
@@ -20,7 +22,7 @@ struct Way {
 impl Endpoint {
     pub(crate) async fn new(port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let here = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         let way = watch::Sender::new(Way { port, forgotten: 0 });
         let following = way.subscribe();
         tokio::spawn(async move {
@@ -28,10 +30,7 @@ impl Endpoint {
                 tokio::spawn(forward(client, following.clone()));
             }
         });
-        Self {
-            url: format!("postgres://postgres@{here}/postgres"),
-            way,
-        }
+        Self { address, way }
     }
 
     /// Forwards to another server from now on. Closes the connections to the previous one.

@@ -21,10 +21,12 @@
 
 mod duty;
 mod endpoint;
+mod mysql;
 mod pair;
 mod postgres;
 mod read;
 mod scene;
+mod server;
 mod set;
 mod verdict;
 
@@ -38,9 +40,11 @@ use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use self::duty::As;
+use self::mysql::Mysql;
 use self::pair::Pair;
-use self::postgres::Place;
+use self::postgres::Postgres;
 use self::scene::{ENDPOINTS, Event, Scene};
+use self::server::Server;
 use self::verdict::{Figures, Stored};
 use crate::worker::Backend;
 
@@ -53,52 +57,63 @@ const BOUND: i64 = 60_000;
 
 #[derive(Clone, Copy)]
 enum Fault {
-    Pair(pair::Fault),
+    Postgres(pair::Fault),
+    Mysql(pair::Fault),
+    /// The member of a Galera cluster that all clients use is killed.
+    Galera,
     Set(set::Fault),
 }
 
-const CASES: &[(&str, Fault)] = &[
+const PAIRS: &[(&str, pair::Fault)] = &[
     (
         "a_synchronous_standby_is_promoted",
-        Fault::Pair(pair::Fault::Promotion(Duration::ZERO)),
+        pair::Fault::Promotion(Duration::ZERO),
     ),
     (
         "a_standby_200_ms_behind_is_promoted",
-        Fault::Pair(pair::Fault::Promotion(Duration::from_millis(200))),
+        pair::Fault::Promotion(Duration::from_millis(200)),
     ),
     (
         "a_standby_15_s_behind_is_promoted",
-        Fault::Pair(pair::Fault::Promotion(Duration::from_secs(15))),
+        pair::Fault::Promotion(Duration::from_secs(15)),
     ),
     (
         "a_copy_of_25_s_ago_is_restored",
-        Fault::Pair(pair::Fault::Restore(Duration::from_secs(25))),
+        pair::Fault::Restore(Duration::from_secs(25)),
     ),
-    (
-        "an_endpoint_is_stale",
-        Fault::Pair(pair::Fault::StaleEndpoint),
-    ),
-    (
-        "connections_die_silently",
-        Fault::Pair(pair::Fault::Silence),
-    ),
-    ("the_primary_steps_down", Fault::Set(set::Fault::StepDown)),
-    ("the_primary_is_killed", Fault::Set(set::Fault::Kill)),
-    ("the_primary_is_stopped", Fault::Set(set::Fault::Stop)),
-    ("replication_stalls", Fault::Set(set::Fault::Stall)),
+    ("an_endpoint_is_stale", pair::Fault::StaleEndpoint),
+    ("connections_die_silently", pair::Fault::Silence),
+];
+
+const SETS: &[(&str, set::Fault)] = &[
+    ("the_primary_steps_down", set::Fault::StepDown),
+    ("the_primary_is_killed", set::Fault::Kill),
+    ("the_primary_is_stopped", set::Fault::Stop),
+    ("replication_stalls", set::Fault::Stall),
 ];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    CASES
+    let pairs = PAIRS.iter().flat_map(|(name, fault)| {
+        [
+            trial(name, Fault::Postgres(*fault)),
+            trial(name, Fault::Mysql(*fault)),
+        ]
+    });
+    let sets = SETS
         .iter()
-        .map(|(name, fault)| trial(name, *fault))
+        .map(|(name, fault)| trial(name, Fault::Set(*fault)));
+    pairs
+        .chain([trial("the_writing_member_is_killed", Fault::Galera)])
+        .chain(sets)
         .collect()
 }
 
 /// Creates the test of a case, which is ignored unless `cargo xtask chaos` provides the servers.
 fn trial(case: &'static str, fault: Fault) -> Trial {
     let (name, xtask, can_run) = match fault {
-        Fault::Pair(_) => ("pair", "postgres-pair", Place::of_environment().is_some()),
+        Fault::Postgres(_) => ("pair", "postgres-pair", postgres::can_run()),
+        Fault::Mysql(_) => ("mysql_pair", "mysql-pair", mysql::can_run()),
+        Fault::Galera => ("galera", "mysql-pair", mysql::can_group()),
         Fault::Set(_) => ("set", "mongodb-set", set_url().is_some()),
     };
     let why = format!(
@@ -132,7 +147,16 @@ fn run(case: &str, fault: Fault) -> Result<(), Failed> {
     for round in 1..=rounds {
         let schema = format!("chaos_{}_{round}", std::process::id());
         let figures = match fault {
-            Fault::Pair(fault) => runtime.block_on(with_pair(fault, schema)),
+            Fault::Postgres(fault) => runtime.block_on(async {
+                with_pair(Pair::<Postgres>::new(fault).await, fault, schema).await
+            }),
+            Fault::Mysql(fault) => runtime.block_on(async {
+                with_pair(Pair::<Mysql>::new(fault).await, fault, schema).await
+            }),
+            Fault::Galera => runtime.block_on(async {
+                let fault = pair::Fault::Promotion(Duration::ZERO);
+                with_pair(mysql::group().await, fault, schema).await
+            }),
             Fault::Set(fault) => runtime.block_on(with_set(fault, schema)),
         };
         println!("    {figures}");
@@ -140,7 +164,9 @@ fn run(case: &str, fault: Fault) -> Result<(), Failed> {
     }
     println!("{case}: {total}");
     let refusable = match fault {
-        Fault::Pair(pair::Fault::Silence) => Some(scene::PRODUCERS),
+        Fault::Postgres(pair::Fault::Silence) | Fault::Mysql(pair::Fault::Silence) => {
+            Some(scene::PRODUCERS)
+        }
         _ => None,
     };
     match total.is_clean(refusable) {
@@ -149,15 +175,15 @@ fn run(case: &str, fault: Fault) -> Result<(), Failed> {
     }
 }
 
-async fn with_pair(fault: pair::Fault, schema: String) -> Figures {
-    let place = Place::of_environment().unwrap();
-    let mut pair = Pair::new(&place, fault).await;
-    let urls: Vec<String> = pair.endpoints.iter().map(|way| way.url.clone()).collect();
-    let mut scene = Scene::new(Backend::Postgres, schema.clone(), &urls).await;
-    read::watch_ends(pair.server_at_first(), &schema).await;
+async fn with_pair<S: Server>(mut pair: Pair<S>, fault: pair::Fault, schema: String) -> Figures {
+    let endpoints = pair.endpoints.iter();
+    let urls: Vec<String> = endpoints.map(|way| S::url(way.address)).collect();
+    let mut scene = Scene::new(S::BACKEND, schema.clone(), &urls).await;
+    let server = pair.server_at_first();
+    server.execute(&S::watch_ends(&schema)).await;
     let event = pair.disturb(fault, &mut scene).await;
     judge(&mut scene, &event, async || {
-        read::postgres(pair.server(), &schema).await
+        read::sql(pair.server(), &schema).await
     })
     .await
 }

@@ -1,100 +1,52 @@
 //! Starts, copies and promotes PostgreSQL servers, each in a directory named by its port.
 
-use std::collections::BTreeSet;
 use std::env;
-use std::net::TcpListener;
+use std::fmt::Display;
 use std::process::Command;
-use std::time::Duration;
 
-use sqlx::Row;
-use sqlx::postgres::PgConnection;
-use tokio::time::{sleep, timeout};
+use super::read::ENDED;
+use super::server::{Server, free_port, shell};
+use crate::worker::Backend;
 
-use crate::field::admin;
+/// The prefix of a shell line that runs one of PostgreSQL's programs.
+const PROGRAMS: &str = "RATCHET_CHAOS_POSTGRES";
+/// A directory owned by the user that the programs run as.
+const FOLDER: &str = "RATCHET_CHAOS_FOLDER";
 
-/// The deadline of a start or a promotion.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How to run PostgreSQL's programs, and the directory for new servers.
-#[derive(Clone)]
-pub(crate) struct Place {
-    /// The prefix of a shell line that runs one of PostgreSQL's programs.
-    programs: String,
-    /// A directory owned by the user that the programs run as.
-    folder: String,
+/// Returns whether the environment says how to run PostgreSQL's programs.
+pub(crate) fn can_run() -> bool {
+    env::var_os(PROGRAMS).is_some()
 }
 
-impl Place {
-    pub(crate) fn of_environment() -> Option<Self> {
-        Some(Self {
-            programs: env::var("RATCHET_CHAOS_POSTGRES").ok()?,
-            folder: env::var("RATCHET_CHAOS_FOLDER").ok()?,
-        })
-    }
-
-    fn run(&self, line: &str) {
-        let line = format!("{}{line}", self.programs);
-        let mut sh = Command::new("sh");
-        let ended = sh.args(["-c", &line]).current_dir("/").output().unwrap();
-        let error = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success(), "{line}: {error}");
-    }
-
-    /// Starts an empty server.
-    pub(crate) fn primary(&self) -> Server {
-        let server = self.server();
-        self.run(&format!(
-            "initdb -D {} -U postgres -A trust -E UTF8 --no-locale --no-sync",
-            server.data()
-        ));
-        server.start("");
-        server
-    }
-
-    fn server(&self) -> Server {
-        let free = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        Server {
-            place: self.clone(),
-            port: free.local_addr().unwrap().port(),
-        }
-    }
+fn run(line: &str) {
+    shell(&format!("{}{line}", env::var(PROGRAMS).unwrap()));
 }
 
-/// A server, which is stopped when it is dropped.
-pub(crate) struct Server {
-    place: Place,
-    pub(crate) port: u16,
+pub(crate) struct Postgres {
+    port: u16,
 }
 
-impl Server {
+impl Postgres {
     fn data(&self) -> String {
-        format!("'{}/{}'", self.place.folder, self.port)
+        format!("'{}/{}'", env::var(FOLDER).unwrap(), self.port)
     }
 
-    pub(crate) fn start(&self, settings: &str) {
-        let (port, folder) = (self.port, &self.place.folder);
+    fn start(&self, settings: &str) {
+        let (port, folder) = (self.port, env::var(FOLDER).unwrap());
         let settings = format!(
             "-c listen_addresses=127.0.0.1 -p {port} -c unix_socket_directories={folder} \
              -c max_connections=200 {settings}"
         );
-        self.place.run(&format!(
+        run(&format!(
             "pg_ctl start -s -w -t 60 -D {} -l '{folder}/{port}.log' -o \"{settings}\"",
             self.data()
         ));
     }
 
-    /// Stops the server without a checkpoint, as in a crash.
-    pub(crate) fn kill(&self) {
-        self.place.run(&format!(
-            "pg_ctl stop -s -w -m immediate -D {}",
-            self.data()
-        ));
-    }
-
     /// Takes a base backup, and does not start the copy. `options` are those of `pg_basebackup`.
-    pub(crate) fn copy(&self, options: &str) -> Self {
-        let copy = self.place.server();
-        self.place.run(&format!(
+    fn backup(&self, options: &str) -> Self {
+        let copy = Self { port: free_port() };
+        run(&format!(
             "pg_basebackup -h 127.0.0.1 -p {} -U postgres -D {} -c fast {options}",
             self.port,
             copy.data()
@@ -102,52 +54,97 @@ impl Server {
         copy
     }
 
-    /// Starts a standby that applies each change `behind` late. Zero means a synchronous standby.
-    pub(crate) async fn standby(&self, behind: Duration) -> Self {
-        let standby = self.copy("-R");
-        standby.start(&format!(
-            "-c recovery_min_apply_delay={}",
-            behind.as_millis()
-        ));
-        let mut here = self.connect().await;
-        wait_until(&mut here, "SELECT count(*) = 1 FROM pg_stat_replication").await;
-        if behind.is_zero() {
-            execute(
-                &mut here,
-                "ALTER SYSTEM SET synchronous_standby_names = '*'",
-            )
+    /// Waits until recovery has ended.
+    async fn wait_for_writes(&self) {
+        self.wait_until("SELECT (NOT pg_is_in_recovery())::int::bigint")
             .await;
-            execute(&mut here, "SELECT pg_reload_conf()").await;
-            let synchronous = "SELECT count(*) = 1 FROM pg_stat_replication
+    }
+}
+
+impl Server for Postgres {
+    const BACKEND: Backend = Backend::Postgres;
+    /// The position that the replay of WAL has reached.
+    type Held = String;
+
+    fn url(address: impl Display) -> String {
+        format!("postgres://postgres@{address}/postgres")
+    }
+
+    fn table(schema: &str, name: &str) -> String {
+        format!("{schema}.{name}")
+    }
+
+    fn id(column: &str) -> String {
+        format!("{column}::text")
+    }
+
+    fn watch_ends(schema: &str) -> String {
+        format!(
+            "CREATE TABLE {schema}.chaos_ends (job uuid NOT NULL);
+             CREATE FUNCTION {schema}.chaos_ended() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN INSERT INTO {schema}.chaos_ends VALUES (NEW.id); RETURN NULL; END $$;
+             CREATE TRIGGER chaos_ended AFTER UPDATE ON {schema}.jobs FOR EACH ROW
+             WHEN (OLD.state < {ENDED} AND NEW.state >= {ENDED})
+             EXECUTE FUNCTION {schema}.chaos_ended()"
+        )
+    }
+
+    async fn primary() -> Self {
+        let server = Self { port: free_port() };
+        run(&format!(
+            "initdb -D {} -U postgres -A trust -E UTF8 --no-locale --no-sync",
+            server.data()
+        ));
+        server.start("");
+        server
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stops the server without a checkpoint.
+    fn kill(&self) {
+        run(&format!(
+            "pg_ctl stop -s -w -m immediate -D {}",
+            self.data()
+        ));
+    }
+
+    async fn standby(&self, synchronous: bool) -> Self {
+        let standby = self.backup("-R");
+        standby.start("");
+        self.wait_until("SELECT count(*) FROM pg_stat_replication")
+            .await;
+        if synchronous {
+            self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+                .await;
+            self.execute("SELECT pg_reload_conf()").await;
+            let synchronous = "SELECT count(*) FROM pg_stat_replication
                                WHERE sync_state = 'sync'";
-            wait_until(&mut here, synchronous).await;
+            self.wait_until(synchronous).await;
         }
         standby
     }
 
-    /// Promotes a standby with all the WAL it received.
-    pub(crate) async fn promote(&self) {
-        self.place
-            .run(&format!("pg_ctl promote -s -w -t 60 -D {}", self.data()));
+    async fn promote(&self) {
+        run(&format!("pg_ctl promote -s -w -t 60 -D {}", self.data()));
         self.wait_for_writes().await;
     }
 
-    /// Pauses the replay of WAL on a standby. Returns the position that the replay has reached.
-    pub(crate) async fn hold(&self) -> String {
-        let mut here = self.connect().await;
-        execute(&mut here, "SELECT pg_wal_replay_pause()").await;
-        let paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'";
-        wait_until(&mut here, paused).await;
+    async fn hold(&self) -> String {
+        self.execute("SELECT pg_wal_replay_pause()").await;
+        let paused = "SELECT (pg_get_wal_replay_pause_state() = 'paused')::int::bigint";
+        self.wait_until(paused).await;
         let applied = sqlx::query("SELECT pg_last_wal_replay_lsn()::text");
-        applied.fetch_one(&mut here).await.unwrap().get(0)
+        let applied = applied.fetch_one(&mut self.connect().await).await;
+        sqlx::Row::get(&applied.unwrap(), 0)
     }
 
-    /// Promotes a standby at the position `applied`, as if it had received no later WAL. A plain
-    /// promotion would replay all WAL received, whatever the apply delay.
-    pub(crate) async fn promote_as_held(&self, applied: &str) {
+    /// A plain promotion would replay all WAL received, so this starts the server again.
+    async fn promote_as_held(&self, applied: String) {
         let data = self.data();
-        self.place
-            .run(&format!("pg_ctl stop -s -w -m fast -D {data}"));
+        run(&format!("pg_ctl stop -s -w -m fast -D {data}"));
         self.start(&format!(
             "-c primary_conninfo= -c recovery_target_lsn={applied} \
              -c recovery_target_inclusive=off -c recovery_target_action=promote"
@@ -155,58 +152,23 @@ impl Server {
         self.wait_for_writes().await;
     }
 
-    /// Waits until recovery has ended.
-    pub(crate) async fn wait_for_writes(&self) {
-        let mut here = self.connect().await;
-        wait_until(&mut here, "SELECT NOT pg_is_in_recovery()").await;
+    fn copy(&self, _: &str) -> Self {
+        self.backup("")
     }
 
-    /// Connects to the server directly, not through an endpoint.
-    pub(crate) async fn connect(&self) -> PgConnection {
-        admin(&format!(
-            "postgres://postgres@127.0.0.1:{}/postgres",
-            self.port
-        ))
-        .await
-    }
-
-    /// Reads the ids of all jobs.
-    pub(crate) async fn jobs(&self, schema: &str) -> BTreeSet<String> {
-        let sql = format!("SELECT id::text FROM {schema}.jobs");
-        let mut here = self.connect().await;
-        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(&mut here);
-        rows.await.unwrap().iter().map(|row| row.get(0)).collect()
+    async fn restore(&self) {
+        self.start("");
+        self.wait_for_writes().await;
     }
 }
 
-impl Drop for Server {
+impl Drop for Postgres {
     fn drop(&mut self) {
         // The command fails if the server is not running, so its error output is dropped.
+        let programs = env::var(PROGRAMS).unwrap();
         let data = self.data();
-        let stop = format!(
-            "{}pg_ctl stop -s -w -m immediate -D {data} 2>/dev/null",
-            self.place.programs
-        );
+        let stop = format!("{programs}pg_ctl stop -s -w -m immediate -D {data} 2>/dev/null");
         let mut sh = Command::new("sh");
         let _ = sh.args(["-c", &stop]).current_dir("/").status();
     }
-}
-
-pub(crate) async fn execute(here: &mut PgConnection, sql: &str) {
-    let sql = sqlx::AssertSqlSafe(sql.to_owned());
-    sqlx::raw_sql(sql).execute(here).await.unwrap();
-}
-
-async fn wait_until(here: &mut PgConnection, sql: &'static str) {
-    let waited = timeout(PATIENCE, async {
-        while !sqlx::query(sql)
-            .fetch_one(&mut *here)
-            .await
-            .unwrap()
-            .get::<bool, _>(0)
-        {
-            sleep(Duration::from_millis(10)).await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("never true: {sql}"));
 }

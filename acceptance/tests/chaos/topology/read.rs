@@ -4,45 +4,42 @@ use std::collections::BTreeMap;
 
 use futures_util::TryStreamExt;
 use mongodb::bson::{Bson, Document, doc};
-use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{AssertSqlSafe, Row as _};
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 
 use super::duty::Body;
-use super::postgres::{Server, execute};
+use super::server::Server;
 use super::verdict::{End, Row, Stored};
 use crate::worker::Order;
 
 /// The code of the state of a claimed job.
 const RUNNING: i64 = 3;
 /// The smallest code of a terminal state.
-const ENDED: i64 = 4;
+pub(crate) const ENDED: i64 = 4;
 /// The codes of the outcomes that end a job: succeeded, failed, cancelled.
 const LAST: [i32; 3] = [0, 2, 5];
 
-/// Makes PostgreSQL record every end of a job, with a trigger.
-pub(crate) async fn watch_ends(server: &Server, schema: &str) {
-    let sql = format!(
-        "CREATE TABLE {schema}.chaos_ends (job uuid NOT NULL);
-         CREATE FUNCTION {schema}.chaos_ended() RETURNS trigger LANGUAGE plpgsql AS
-         $$ BEGIN INSERT INTO {schema}.chaos_ends VALUES (NEW.id); RETURN NULL; END $$;
-         CREATE TRIGGER chaos_ended AFTER UPDATE ON {schema}.jobs FOR EACH ROW
-         WHEN (OLD.state < {ENDED} AND NEW.state >= {ENDED})
-         EXECUTE FUNCTION {schema}.chaos_ended()"
-    );
-    execute(&mut server.connect().await, &sql).await;
-}
-
-pub(crate) async fn postgres(server: &Server, schema: &str) -> Stored {
+pub(crate) async fn sql<S: Server>(server: &S, schema: &str) -> Stored {
     let mut here = server.connect().await;
-    let jobs = format!(
-        "SELECT job.id::text, job.state::bigint, job.crash_count::bigint, route.queue, route.kind,
+    let [jobs, data, routes, notes, nodes, attempts] = [
+        "jobs",
+        "job_data",
+        "routes",
+        "job_notes",
+        "nodes",
+        "attempts",
+    ]
+    .map(|name| S::table(schema, name));
+    let id = S::id("job.id");
+    let found = format!(
+        "SELECT {id}, job.state + 0, job.crash_count, route.queue, route.kind,
                 data.payload, job.created_at, job.finished_at
-         FROM {schema}.jobs AS job
-         JOIN {schema}.job_data AS data ON data.id = job.id
-         LEFT JOIN {schema}.routes AS route ON route.id = job.route"
+         FROM {jobs} AS job
+         JOIN {data} AS data ON data.id = job.id
+         LEFT JOIN {routes} AS route ON route.id = job.route"
     );
-    let jobs = rows(&mut here, jobs).await;
-    let jobs = jobs.iter().map(|row| {
+    let found = rows(&mut here, found).await;
+    let found = found.iter().map(|row| {
         let route: (Option<String>, Option<String>) = (row.get(3), row.get(4));
         let payload: String = row.get(5);
         let stored = Row {
@@ -58,14 +55,14 @@ pub(crate) async fn postgres(server: &Server, schema: &str) -> Stored {
     });
     let ends = format!(
         "SELECT node.label, job.claimed_at, notes.result
-         FROM {schema}.jobs AS job
-         JOIN {schema}.job_notes AS notes ON notes.job = job.id AND notes.result IS NOT NULL
-         LEFT JOIN {schema}.nodes AS node ON node.node = job.node
+         FROM {jobs} AS job
+         JOIN {notes} AS notes ON notes.job = job.id AND notes.result IS NOT NULL
+         LEFT JOIN {nodes} AS node ON node.node = job.node
          WHERE job.state = {ENDED}
          UNION ALL
          SELECT node.label, attempt.claimed_at, attempt.error
-         FROM {schema}.attempts AS attempt
-         LEFT JOIN {schema}.nodes AS node ON node.node = attempt.node
+         FROM {attempts} AS attempt
+         LEFT JOIN {nodes} AS node ON node.node = attempt.node
          WHERE attempt.error IS NOT NULL"
     );
     let ends = rows(&mut here, ends).await;
@@ -76,15 +73,16 @@ pub(crate) async fn postgres(server: &Server, schema: &str) -> Stored {
             body: body(row.get(2))?,
         })
     });
-    let again = format!("SELECT job FROM {schema}.chaos_ends GROUP BY job HAVING count(*) > 1");
+    let again =
+        format!("SELECT COUNT(*) FROM {schema}.chaos_ends GROUP BY job HAVING COUNT(*) > 1");
     Stored {
-        jobs: jobs.collect(),
+        jobs: found.collect(),
         ends: ends.collect(),
         ended_again: rows(&mut here, again).await.len(),
     }
 }
 
-async fn rows(here: &mut PgConnection, sql: String) -> Vec<PgRow> {
+pub(crate) async fn rows(here: &mut AnyConnection, sql: String) -> Vec<AnyRow> {
     let found = sqlx::query(AssertSqlSafe(sql)).fetch_all(here);
     found.await.unwrap()
 }

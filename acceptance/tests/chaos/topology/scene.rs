@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use ratchet::mysql::MysqlStore;
 use ratchet::postgres::PostgresStore;
 use ratchet::store_api::store::Acquired;
 use ratchet::{Client, JobId, Name, NewJob, NodeStatus, Ratchet, SharedStore};
+use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -18,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::duty::{Duty, KINDS, RESOURCE};
 use super::now;
 use crate::field::spawn;
+use crate::mysql;
 use crate::worker::{Backend, Order};
 
 /// The number of endpoints. The test's own clients use the first; each worker has one of the
@@ -139,6 +142,9 @@ impl Scene {
             url: urls[ENDPOINTS - 1].clone(),
             ..order.clone()
         };
+        if backend == Backend::MySql {
+            mysql::create_database(&order).await;
+        }
         let client = Ratchet::client(order.open().await.unwrap());
         client.set_permits(RESOURCE, PERMITS).await.unwrap();
         let pooled = Ratchet::client(pooled(&order).await);
@@ -146,7 +152,7 @@ impl Scene {
         let mut scene = Self {
             ledger: Arc::new(Ledger {
                 tick: match backend {
-                    Backend::Postgres => TICK,
+                    Backend::Postgres | Backend::MySql => TICK,
                     _ => TICK * SLOWER,
                 },
                 ..Ledger::default()
@@ -226,9 +232,9 @@ impl Scene {
     }
 
     /// Starts a producer that is connected to the new server only.
-    pub(crate) async fn welcome(&mut self, port: u16) {
+    pub(crate) async fn welcome(&mut self, url: String) {
         let order = Order {
-            url: format!("postgres://postgres@127.0.0.1:{port}/postgres"),
+            url,
             ..self.order.clone()
         };
         let client = Ratchet::client(order.open().await.unwrap());
@@ -280,13 +286,20 @@ impl Drop for Scene {
 
 /// Opens a store on the application's own pool, if the backend supports that.
 async fn pooled(order: &Order) -> SharedStore {
-    if order.backend != Backend::Postgres {
-        return order.open().await.unwrap();
+    match order.backend {
+        Backend::Postgres => {
+            let pool = PgPoolOptions::new().max_connections(order.connections);
+            let pool = pool.connect(&order.url).await.unwrap();
+            let builder = PostgresStore::pool_builder(pool).schema(&order.schema);
+            Arc::new(builder.connect().await.unwrap())
+        }
+        Backend::MySql => {
+            let pool = MySqlPoolOptions::new().max_connections(order.connections);
+            let pool = pool.connect(&mysql::url(order)).await.unwrap();
+            Arc::new(MysqlStore::pool_builder(pool).connect().await.unwrap())
+        }
+        Backend::MongoDb | Backend::SqlServer => order.open().await.unwrap(),
     }
-    let pool = PgPoolOptions::new().max_connections(order.connections);
-    let pool = pool.connect(&order.url).await.unwrap();
-    let builder = PostgresStore::pool_builder(pool).schema(&order.schema);
-    Arc::new(builder.connect().await.unwrap())
 }
 
 struct Producer {
