@@ -155,8 +155,8 @@ pub use ratchet_macros::job;
 // Enqueueing: new jobs, retries, workflows, batches, signals.
 #[doc(inline)]
 pub use ratchet_core::{
-    Backoff, BatchCondition, BatchId, Condition, Enqueued, JobId, Name, NewJob, Priority,
-    RetryPolicy, Step, TraceContext, Workflow,
+    Backoff, BatchCondition, BatchId, Comparison, Condition, Enqueued, JobId, Name, NewJob,
+    Priority, RetryPolicy, Step, TraceContext, Workflow,
     model::{After, BatchClosed, BatchRecord, Delivered, Link, LinkState, Parent, RunAt},
     time::Timestamp,
 };

@@ -16,7 +16,7 @@ pub const MAX_PARENTS: usize = 100;
 /// waits for the previous member. When the first member ends, the store may have to cancel the
 /// whole chain in one transaction. This limit bounds that transaction.
 pub const MAX_GENERATIONS: usize = 1_000;
-/// The maximum size of a condition, in bytes: its JSON pointer and its value together.
+/// The maximum size of a condition, in bytes, with its JSON pointers and values.
 pub const MAX_CONDITION_BYTES: usize = 4_096;
 /// The maximum delay of a job, at its enqueue or between attempts: 1,000 years of 365 days.
 pub const MAX_DELAY: Duration = Duration::from_secs(1_000 * 365 * 86_400);

@@ -16,11 +16,17 @@ cases! {
             [Condition::Failed, Condition::Ended],
             [Condition::Succeeded, Condition::Failed],
             [Condition::Succeeded, Condition::result_is("/size", "large")],
+            [Condition::Succeeded, Condition::result_is_not("/size", "large")],
+            [
+                Condition::result_compares("/n", Comparison::Less, &3),
+                Condition::result_compares("/n", Comparison::Greater, &-1.5),
+            ],
         ];
         let error = "it failed".to_owned();
         let ends = [
             result(r#"{"size": "large"}"#),
-            result(r#"{"size": "small"}"#),
+            result(r#"{"size": "small", "n": 1}"#),
+            result(r#"{"size": "small", "n": 3}"#),
             Outcome::Failed { error },
             Outcome::Cancelled,
         ];
@@ -47,6 +53,28 @@ cases! {
                     node.succeed(node.take_job(child).await).await;
                 }
             }
+        }
+    }
+
+    #[proves("link.decide", "link.release", "link.cancel")]
+    #[needs(Workflows)]
+    async fn only_the_first_match_of_a_choice_runs(cx: &Cx) {
+        let node = cx.node().await;
+        for (end, runs) in [("12", 0), ("2", 1), ("0", 2), ("null", 2)] {
+            let parent = node.add(job()).await;
+            let choice = Condition::choice([
+                Condition::result_compares("", Comparison::Greater, &10),
+                Condition::result_compares("", Comparison::Greater, &1),
+            ]);
+            let jobs: Vec<NewJob> =
+                choice.into_iter().map(|condition| job().after(parent, condition)).collect();
+            let children = node.add_all(&jobs).await;
+            node.end(parent, result(end)).await;
+            for (place, child) in children.iter().enumerate() {
+                let state = if place == runs { JobState::Pending } else { JobState::Cancelled };
+                assert_eq!(node.state(*child).await, state, "{end}, child {place}");
+            }
+            node.succeed(node.take_job(children[runs]).await).await;
         }
     }
 

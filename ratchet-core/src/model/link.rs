@@ -2,82 +2,9 @@
 
 use std::fmt;
 
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
-
 use crate::error::InvalidInput;
 use crate::id::{BatchId, JobId};
-use crate::json::Json;
-use crate::limits::MAX_CONDITION_BYTES;
-use crate::model::BatchRecord;
-use crate::state::JobState;
-
-/// How a parent job must end before its children may run.
-///
-/// ```
-/// use ratchet::Condition;
-/// use ratchet::{JobState, Json};
-///
-/// let large = Condition::result_is("/size", &"large");
-/// let result = Json::parse("result", r#"{"size": "large"}"#)?;
-/// assert!(large.met_by(JobState::Succeeded, Some(&result)));
-/// assert!(!large.met_by(JobState::Failed, None));
-/// # Ok::<(), ratchet::InvalidInput>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Condition {
-    /// The parent succeeded.
-    Succeeded,
-    /// The parent failed: it is a dead letter. A cancelled parent does not meet this condition.
-    Failed,
-    /// The parent has ended, whether it succeeded, failed or was cancelled.
-    Ended,
-    /// The parent succeeded, and its result has this value at this JSON pointer.
-    ResultIs {
-        /// A JSON pointer, such as `/items/0/size`. An empty pointer selects the whole result.
-        pointer: String,
-        /// The expected value. An integer never equals a floating-point number: 1 is not 1.0.
-        value: Json,
-    },
-}
-
-impl Condition {
-    /// Creates the condition that the parent succeeded and its result has this value at this JSON
-    /// pointer. If the value does not serialize, the enqueue fails.
-    #[must_use]
-    pub fn result_is<T: serde::Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
-        let value = Json::encode("parent", value).unwrap_or_else(|_| Json::from_stored(""));
-        Self::ResultIs {
-            pointer: pointer.to_owned(),
-            value,
-        }
-    }
-
-    /// Returns whether a job that ended in this state with this result meets the condition.
-    #[must_use]
-    pub fn met_by(&self, state: JobState, result: Option<&Json>) -> bool {
-        match self {
-            Self::Succeeded => state == JobState::Succeeded,
-            Self::Failed => state == JobState::Failed,
-            Self::Ended => state.is_terminal(),
-            Self::ResultIs { pointer, value } => {
-                state == JobState::Succeeded && has_value(result, pointer, value)
-            }
-        }
-    }
-}
-
-/// Returns whether the result has this value at this JSON pointer. A missing result counts as
-/// `null`.
-fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
-    let result = result.map_or(Ok(Value::Null), Json::decode::<Value>);
-    match (result, value.decode::<Value>()) {
-        (Ok(result), Ok(value)) => result.pointer(pointer) == Some(&value),
-        _ => false,
-    }
-}
+use crate::model::{BatchRecord, Condition};
 
 /// The state that a batch must reach before a callback may run. A cancelled child counts as not
 /// succeeded, like a failed child.
@@ -260,15 +187,7 @@ impl After {
     #[must_use]
     pub fn to_stored(&self) -> String {
         match self {
-            Self::Job { condition, .. } => match condition {
-                Condition::Succeeded => "succeeded".to_owned(),
-                Condition::Failed => "failed".to_owned(),
-                Condition::Ended => "ended".to_owned(),
-                Condition::ResultIs { pointer, value } => {
-                    let pointer = Value::from(pointer.as_str());
-                    format!("result_is [{pointer},{}]", value.as_str())
-                }
-            },
+            Self::Job { condition, .. } => condition.to_stored(),
             Self::Batch { condition, .. } => match condition {
                 BatchCondition::Succeeded => "succeeded".to_owned(),
                 BatchCondition::Failed => "failed".to_owned(),
@@ -288,24 +207,13 @@ impl After {
     /// [`InvalidInput`] if the text is not a condition for this kind of parent.
     pub fn from_stored(parent: Parent, text: &str) -> Result<Self, InvalidInput> {
         let unknown = || InvalidInput::new("condition", "is not a known condition");
-        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         Ok(match parent {
             Parent::Job(parent) => {
-                let condition = match (word, rest) {
-                    ("succeeded", "") => Condition::Succeeded,
-                    ("failed", "") => Condition::Failed,
-                    ("ended", "") => Condition::Ended,
-                    ("result_is", rest) => {
-                        let ResultIs(pointer, value) =
-                            serde_json::from_str(rest).map_err(|_| unknown())?;
-                        let value = Json::from_stored(value.get());
-                        Condition::ResultIs { pointer, value }
-                    }
-                    _ => return Err(unknown()),
-                };
+                let condition = Condition::from_stored(text).ok_or_else(unknown)?;
                 Self::Job { parent, condition }
             }
             Parent::Batch(batch) => {
+                let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
                 let number = |text: &str| text.parse::<u64>().map_err(|_| unknown());
                 let condition = match (word, rest) {
                     ("succeeded", "") => BatchCondition::Succeeded,
@@ -327,24 +235,7 @@ impl After {
     pub(crate) fn validate(&self) -> Result<(), InvalidInput> {
         let refuse = |problem: String| Err(InvalidInput::new("condition", problem));
         match self {
-            Self::Job {
-                condition: Condition::ResultIs { pointer, value },
-                ..
-            } => {
-                if !pointer.is_empty() && !pointer.starts_with('/') {
-                    return refuse("has a JSON pointer that does not begin with `/`".to_owned());
-                }
-                if Json::parse("condition", value.as_str()).is_err() {
-                    return refuse("has a value that is not JSON".to_owned());
-                }
-                let bytes = pointer.len() + value.as_str().len();
-                if bytes > MAX_CONDITION_BYTES {
-                    return refuse(format!(
-                        "has {bytes} bytes of pointer and value; at most {MAX_CONDITION_BYTES} are allowed"
-                    ));
-                }
-                Ok(())
-            }
+            Self::Job { condition, .. } => condition.validate(),
             Self::Batch {
                 condition: BatchCondition::FailuresReach(0),
                 ..
@@ -360,10 +251,6 @@ impl After {
         }
     }
 }
-
-/// The stored form of [`Condition::ResultIs`].
-#[derive(Deserialize)]
-struct ResultIs(String, Box<RawValue>);
 
 /// The state of a link.
 ///
@@ -444,42 +331,6 @@ mod tests {
     use super::*;
     use crate::time::from_millis;
 
-    fn json(text: &str) -> Json {
-        Json::parse("json", text).unwrap()
-    }
-
-    const ENDS: [JobState; 3] = [JobState::Succeeded, JobState::Failed, JobState::Cancelled];
-
-    #[test]
-    fn each_condition_is_met_by_its_ends_only() {
-        let met = |condition: &Condition| ENDS.map(|state| condition.met_by(state, None));
-        assert_eq!(met(&Condition::Succeeded), [true, false, false]);
-        assert_eq!(met(&Condition::Failed), [false, true, false]);
-        assert_eq!(met(&Condition::Ended), [true, true, true]);
-        assert_eq!(met(&Condition::result_is("", &())), [true, false, false]);
-        for state in JobState::ALL
-            .into_iter()
-            .filter(|state| !state.is_terminal())
-        {
-            assert!(!Condition::Ended.met_by(state, None));
-        }
-    }
-
-    #[test]
-    fn results_are_compared_by_value_at_the_place() {
-        let result = json(r#"{"a": [ {"b": 1.0}, "é" ], "c": null}"#);
-        let met = |pointer: &str, value: &str| {
-            let value = json(value);
-            let pointer = pointer.to_owned();
-            Condition::ResultIs { pointer, value }.met_by(JobState::Succeeded, Some(&result))
-        };
-        assert!(met("/a/0", r#"{"b":1.0}"#) && met("/a/1", r#""\u00e9""#) && met("/c", "null"));
-        assert!(!met("/a/0/b", "1") && !met("/d", "null") && !met("/a/2", "null"));
-        let broken = Json::from_stored("{");
-        let any = Condition::result_is("", &1);
-        assert!(!any.met_by(JobState::Succeeded, Some(&broken)));
-    }
-
     fn batch(total: u64, succeeded: u64, failed: u64, cancelled: u64, closed: bool) -> BatchRecord {
         let mut batch = BatchRecord::new(BatchId::new(), from_millis(0));
         (batch.total, batch.closed) = (total, closed);
@@ -511,14 +362,7 @@ mod tests {
     #[test]
     fn what_is_stored_is_read_again() {
         let (job, id) = (JobId::new(), BatchId::new());
-        let value = json(r#"{ "a": "b c" }"#);
-        let pointer = "/x \"~1".to_owned();
-        let on_jobs = [
-            Condition::Succeeded,
-            Condition::Failed,
-            Condition::Ended,
-            Condition::ResultIs { pointer, value },
-        ];
+        let on_jobs = [Condition::Succeeded, Condition::result_is("/x", &1)];
         let on_batches = [
             BatchCondition::Ended,
             BatchCondition::Succeeded,
@@ -541,12 +385,7 @@ mod tests {
             assert_eq!(Parent::from_stored(code, *parent.as_bytes()), Ok(parent));
             assert_eq!(After::from_stored(parent, &after.to_stored()), Ok(after));
         }
-        for text in ["", "other", "succeeded 1", "result_is", "result_is [1]"] {
-            assert!(
-                After::from_stored(Parent::Job(job), text).is_err(),
-                "{text}"
-            );
-        }
+        assert!(After::from_stored(Parent::Job(job), "other").is_err());
         for text in ["failures_reach x", "succeeded_at_least 300", "result_is []"] {
             assert!(
                 After::from_stored(Parent::Batch(id), text).is_err(),
@@ -561,19 +400,13 @@ mod tests {
     #[test]
     fn conditions_that_make_no_sense_are_refused() {
         let (parent, batch) = (JobId::new(), BatchId::new());
-        let result_is = |pointer: &str, value: &str| After::Job {
+        let on_job = After::Job {
             parent,
-            condition: Condition::ResultIs {
-                pointer: pointer.to_owned(),
-                value: Json::from_stored(value),
-            },
+            condition: Condition::result_is("a", &1),
         };
         let on_batch = |condition| After::Batch { batch, condition };
-        let large = "x".repeat(MAX_CONDITION_BYTES);
         for bad in [
-            result_is("a", "1"),
-            result_is("", "{"),
-            result_is(&format!("/{large}"), "1"),
+            on_job,
             on_batch(BatchCondition::FailuresReach(0)),
             on_batch(BatchCondition::SucceededAtLeast { percent: 101 }),
         ] {

@@ -73,7 +73,8 @@ pub struct Edge {
     pub from: String,
     /// Id of the waiting job.
     pub to: String,
-    /// How the job or batch `from` must end: `succeeded`, `failed`, `ended`, `result_is <pointer>`,
+    /// How the job or batch `from` must end: `succeeded`, `failed`, `ended`, `result_is <pointer>`, `result_is_not <pointer>`, `result_less <pointer>` (or `at_most`,
+    /// `at_least`, `greater`), `first_match <number>` (the place among the conditions of a choice),
     /// `failures_reach <n>` or `succeeded_at_least <percent>`. The value is `other` for a condition
     /// that this version of Ratchet does not know.
     pub condition: String,
@@ -95,8 +96,8 @@ impl From<&Link> for Edge {
     }
 }
 
-/// Returns the text of a condition, for [`Edge::condition`]. The text of `ResultIs` does not
-/// contain the expected result, because results may be confidential.
+/// Returns the text of a condition, for [`Edge::condition`]. The text does not contain values of
+/// results, because results may be confidential.
 fn condition(after: &After) -> String {
     let other = || "other".to_owned();
     match after {
@@ -105,6 +106,13 @@ fn condition(after: &After) -> String {
             Condition::Failed => "failed".to_owned(),
             Condition::Ended => "ended".to_owned(),
             Condition::ResultIs { pointer, .. } => format!("result_is {pointer}"),
+            Condition::ResultIsNot { pointer, .. } => format!("result_is_not {pointer}"),
+            Condition::ResultCompares {
+                pointer,
+                comparison,
+                ..
+            } => format!("result_{} {pointer}", comparison.as_str()),
+            Condition::FirstMatch { earlier, .. } => format!("first_match {}", earlier.len() + 1),
             _ => other(),
         },
         After::Batch { condition, .. } => match condition {
@@ -144,7 +152,7 @@ impl From<model::LinkState> for LinkState {
 
 #[cfg(test)]
 mod tests {
-    use ratchet_core::JobId;
+    use ratchet_core::{Comparison, JobId};
 
     use super::*;
 
@@ -155,5 +163,23 @@ mod tests {
             condition: Condition::result_is("/size", &"secret"),
         };
         assert_eq!(condition(&after), "result_is /size");
+        let choice = Condition::choice([
+            Condition::result_is_not("/size", &"secret"),
+            Condition::result_compares("/n", Comparison::AtLeast, &7),
+        ]);
+        for (place, one) in choice.into_iter().enumerate() {
+            let text = |one| {
+                condition(&After::Job {
+                    parent: JobId::new(),
+                    condition: one,
+                })
+            };
+            assert_eq!(text(one.clone()), format!("first_match {}", place + 1));
+            let Condition::FirstMatch { condition: one, .. } = one else {
+                panic!("{one:?}")
+            };
+            let own = ["result_is_not /size", "result_at_least /n", "succeeded"];
+            assert_eq!(text(*one), own[place]);
+        }
     }
 }

@@ -11,7 +11,7 @@ use ratchet_core::{
 
 use super::{CAPABILITIES, Generator, KINDS, QUEUES, RESOURCES, TAGS};
 use crate::Power;
-use crate::build::{json, name, put};
+use crate::build::{name, put};
 
 impl Generator {
     pub(super) fn pick<T: Clone>(&mut self, all: &[T]) -> T {
@@ -35,13 +35,17 @@ impl Generator {
             for _ in 0..self.random.usize(1..4) {
                 job = if self.batches.is_empty() || self.chance(75) {
                     let parent = self.a_parent(job.id());
-                    let condition = match self.random.u8(0..6) {
+                    let number = self.random.u8(..);
+                    let condition = match self.random.u8(0..8) {
                         0 | 1 => Condition::Succeeded,
                         2 => Condition::Failed,
-                        3 => Condition::ResultIs {
-                            pointer: String::new(),
-                            value: json(&self.random.u8(..).to_string()),
-                        },
+                        3 => Condition::result_is("", &number),
+                        4 => Condition::result_is_not("", &number),
+                        5 => {
+                            let many = Comparison::AtLeast;
+                            let many = Condition::result_compares("", many, &number);
+                            self.pick(&Condition::choice([many]))
+                        }
                         _ => Condition::Ended,
                     };
                     job.after(parent, condition)
