@@ -37,8 +37,9 @@ pub(crate) struct Global {
     )]
     pub(crate) config: Option<PathBuf>,
     /// The URL of the database, instead of the configured URL: `sqlite://FILE`, `postgres://…`,
-    /// `mysql://…`, `sqlserver://…`, `mongodb://…`. Other users of the host can see the command line, so set a
-    /// URL that contains a password in the configuration file or in RATCHET_STORE__URL
+    /// `mysql://…`, `sqlserver://…`, `mongodb://…`. Other users of the host can see the command
+    /// line, so set a URL that contains a password in the configuration file or in
+    /// RATCHET_STORE__URL
     #[arg(
         long,
         global = true,

@@ -73,10 +73,11 @@ pub struct Edge {
     pub from: String,
     /// Id of the waiting job.
     pub to: String,
-    /// How the job or batch `from` must end: `succeeded`, `failed`, `ended`, `result_is <pointer>`, `result_is_not <pointer>`, `result_less <pointer>` (or `at_most`,
-    /// `at_least`, `greater`), `first_match <number>` (the place among the conditions of a choice),
-    /// `failures_reach <n>` or `succeeded_at_least <percent>`. The value is `other` for a condition
-    /// that this version of Ratchet does not know.
+    /// How the job or batch `from` must end: `succeeded`, `failed`, `ended`, `result_is <pointer>`,
+    /// `result_is_not <pointer>`, `result_less <pointer>` (or `at_most`, `at_least`, `greater`),
+    /// `first_match <number>` (the place among the conditions of a choice), `failures_reach <n>` or
+    /// `succeeded_at_least <percent>`. The value is `other` for a condition that this version of
+    /// Ratchet does not know.
     pub condition: String,
     /// Whether the condition is met.
     pub state: LinkState,
