@@ -382,8 +382,11 @@ fn compare(one: &Number, other: &Number) -> Option<Ordering> {
 
 /// Compares an integer of at most 64 bits with a floating-point number, which need not be exact as
 /// an integer, nor the integer as a floating-point number.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the conversion saturates, and every 64-bit integer is well inside the range"
+)]
 fn compare_with_float(integer: i128, float: f64) -> Option<Ordering> {
-    // The conversion saturates, and every 64-bit integer is well inside the range.
     let whole = float.trunc() as i128;
     let order = integer.cmp(&whole);
     match order {

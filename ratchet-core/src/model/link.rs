@@ -247,7 +247,7 @@ impl After {
                 "requires a success rate of {percent} %; the \
                  maximum is 100 %"
             )),
-            _ => Ok(()),
+            Self::Batch { .. } => Ok(()),
         }
     }
 }

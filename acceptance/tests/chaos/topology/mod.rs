@@ -178,9 +178,11 @@ fn run(case: &str, fault: Fault) -> Result<(), Failed> {
 async fn with_pair<S: Server>(mut pair: Pair<S>, fault: pair::Fault, schema: String) -> Figures {
     let endpoints = pair.endpoints.iter();
     let urls: Vec<String> = endpoints.map(|way| S::url(way.address)).collect();
-    let mut scene = Scene::new(S::BACKEND, schema.clone(), &urls).await;
-    let server = pair.server_at_first();
-    server.execute(&S::watch_ends(&schema)).await;
+    let watch = async || {
+        let server = pair.server_at_first();
+        server.execute(&S::watch_ends(&schema)).await;
+    };
+    let mut scene = Scene::new(S::BACKEND, schema.clone(), &urls, watch).await;
     let event = pair.disturb(fault, &mut scene).await;
     judge(&mut scene, &event, async || {
         read::sql(pair.server(), &schema).await
@@ -192,7 +194,7 @@ async fn with_set(fault: set::Fault, schema: String) -> Figures {
     let url = set_url().unwrap();
     set::prepare(&url).await;
     let urls = vec![url; ENDPOINTS];
-    let mut scene = Scene::new(Backend::MongoDb, schema, &urls).await;
+    let mut scene = Scene::new(Backend::MongoDb, schema, &urls, async || {}).await;
     let event = set::disturb(fault, &mut scene).await;
     let order = scene.order.clone();
     let figures = judge(&mut scene, &event, async || read::mongodb(&order).await).await;

@@ -124,8 +124,14 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts workers and producers. `urls` are the endpoints.
-    pub(crate) async fn new(backend: Backend, schema: String, urls: &[String]) -> Self {
+    /// Starts workers and producers. `urls` are the endpoints. Calls `prepare` when the tables
+    /// exist and nothing uses them yet.
+    pub(crate) async fn new(
+        backend: Backend,
+        schema: String,
+        urls: &[String],
+        prepare: impl AsyncFnOnce(),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let order = Order {
             backend,
@@ -146,6 +152,7 @@ impl Scene {
             mysql::create_database(&order).await;
         }
         let client = Ratchet::client(order.open().await.unwrap());
+        prepare().await;
         client.set_permits(RESOURCE, PERMITS).await.unwrap();
         let pooled = Ratchet::client(pooled(&order).await);
         let stale = Ratchet::client(last.open().await.unwrap());
