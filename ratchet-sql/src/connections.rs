@@ -166,8 +166,6 @@ mod tests {
             advance(Duration::from_secs(60)).await;
             age += Duration::from_secs(60);
         }
-        all.liveness.renew().await.unwrap();
-        assert_eq!(lease!(all.liveness), first);
         advance(Duration::from_secs(200)).await;
         all.liveness.lease().await.unwrap_err();
         numbers.is_down.store(false, Ordering::SeqCst);
@@ -181,10 +179,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_renewed_connection_is_another_one() {
-        let (all, _) = connections(1);
+        let (all, numbers) = connections(1);
         let first = lease!(all.liveness);
         all.liveness.renew().await.unwrap();
         assert_ne!(lease!(all.liveness), first);
+        // A connection that leads to another database is not kept.
+        numbers.is_down.store(true, Ordering::SeqCst);
+        all.liveness.renew().await.unwrap_err();
+        all.liveness.lease().await.unwrap_err();
+        numbers.is_down.store(false, Ordering::SeqCst);
+        all.liveness.close().await;
+        all.liveness.renew().await.unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]

@@ -65,12 +65,16 @@ impl<C: Connector> Liveness<C> {
         Ok(Leased::new(connector, generation, made, Place::Liveness(slot)).into())
     }
 
-    /// Replaces the connection by a new one.
+    /// Replaces the connection by a new one, and keeps the old one in no case.
     ///
     /// # Errors
     /// The same as for [`lease`](Self::lease).
     pub(crate) async fn renew(&self) -> Result<()> {
         let mut slot = self.slot.lock().await;
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(Failure::closed());
+        }
+        *slot = None;
         self.replace(&mut slot, self.generation.made_now()).await
     }
 

@@ -119,8 +119,8 @@ LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.i
 -- locked, so the other parts need not compare the tokens again. The update of jobs is the last
 -- write, so the parts before it see the claim as it was.
 SET @now = {now}, @given = $1;
-{patience $2}
 BEGIN;
+{patience $2}
 SELECT {json given.whole} INTO @given
 FROM (
     SELECT given.whole
@@ -167,8 +167,8 @@ SET job.state = CASE WHEN job.cancel_requested THEN 6 ELSE given.state END,
 SELECT job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at
 FROM {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
-COMMIT;
-{patient}
+{patient};
+COMMIT
 
 -- name: find_settled
 -- Returns for each of these jobs the claim that was last settled, and the current claim if the job
@@ -189,8 +189,8 @@ WHERE job.id IN ($1)
 -- locked jobs, so that one locked job does not delay the others (held.rs). Primary keys; no index
 -- has last_report.
 SET @now = {now}, @given = $1;
-{patience FALSE}
 BEGIN;
+{patience FALSE}
 SELECT {json given.whole} INTO @given
 FROM (
     SELECT given.whole
@@ -214,8 +214,8 @@ ON DUPLICATE KEY UPDATE percent = COALESCE(VALUES(percent), {schema}.job_notes.p
 SELECT job.id, job.claim_seq, job.node, job.claimed_at, job.cancel_requested
 FROM {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
-COMMIT;
-{patient}
+{patient};
+COMMIT
 
 -- name: running_jobs
 -- Returns every running job in order of id, with its timeouts, its node, and when the oldest node
@@ -241,8 +241,8 @@ ORDER BY job.id
 -- [link.decide] With $2, waits for locked jobs as long as the transaction allows; otherwise only
 -- briefly, so that one locked job does not delay the others (held.rs). Primary keys.
 SET @now = {now}, @given = $1;
-{patience $2}
 BEGIN;
+{patience $2}
 SELECT {json given.whole} INTO @given
 FROM (
     SELECT given.whole
@@ -275,5 +275,5 @@ SET job.state = given.state, job.crash_count = given.crashes,
 SELECT job.id, job.flags
 FROM {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
-COMMIT;
-{patient}
+{patient};
+COMMIT

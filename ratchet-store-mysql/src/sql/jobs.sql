@@ -76,10 +76,13 @@ SELECT @stored, @proven
 -- name: find_keys
 -- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
 -- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys. In a transaction
--- of the application, a job may have ended since the snapshot. So reads the unique keys that it
--- finds again, with locks. A lock on a missing key would keep other transactions from taking it.
+-- of the application that keeps its snapshot, a job may have ended since then. So reads the unique
+-- keys that it finds again, with locks. A lock on a missing key would keep other transactions from
+-- taking it.
+SET @snapshot = {within} AND /*M!100600 @@SESSION.tx_isolation */
+                             /*!80000 @@SESSION.transaction_isolation */ <> 'READ-COMMITTED';
 SELECT {json JSON_QUOTE(`key`)} INTO @held
-FROM {schema}.unique_keys FORCE INDEX (PRIMARY) WHERE {within} AND `key` IN ($3);
+FROM {schema}.unique_keys FORCE INDEX (PRIMARY) WHERE @snapshot AND `key` IN ($3);
 SELECT 2, held.`key`, held.job
 FROM {names @held} AS found
 STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = found.name
@@ -90,7 +93,7 @@ UNION ALL
 SELECT 1, `key`, job FROM {schema}.idempotency_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($2)
 UNION ALL
 SELECT 2, `key`, job FROM {schema}.unique_keys FORCE INDEX (PRIMARY)
-WHERE NOT {within} AND `key` IN ($3)
+WHERE NOT @snapshot AND `key` IN ($3)
 
 -- name: take_unique_keys
 -- Acquires those of these unique keys that are free, in the order given.

@@ -67,14 +67,16 @@ FOR UPDATE;
 COMMIT
 
 -- name: undecided_links
--- Returns the open links of jobs, and whether each job waits for a signal. [link.decide]
--- Primary keys of links and of signals.
+-- Returns the open links of jobs, and whether each job waits for a signal. [link.decide] Locks the
+-- links, because a transaction of the application may have an old snapshot. Primary keys of links
+-- and of signals.
 SELECT link.child, link.place, link.kind, link.parent, link.state, link.`condition`,
        EXISTS (SELECT 1 FROM {schema}.signals AS awaited
                WHERE awaited.job = link.child AND awaited.state = 0)
 FROM {schema}.links AS link FORCE INDEX (PRIMARY)
 WHERE link.child IN ($1) AND link.state = 0
 ORDER BY link.child, link.place
+FOR UPDATE
 
 -- name: decide_links
 -- Stores the decisions on open links. [link.decide] [link.once] Primary key of links.

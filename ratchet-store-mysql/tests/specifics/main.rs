@@ -61,7 +61,7 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
         printed_migrations_are_what_is_applied a_row_that_cannot_be_read_harms_only_itself
         time_zones_change_no_time;
     snapshots: the_end_of_a_parent_is_seen a_unique_key_that_was_released_is_free
-        a_route_that_is_newer_works;
+        a_taken_key_keeps_no_job_from_ending a_route_that_is_newer_works;
     transactions: a_rollback_leaves_no_rows a_commit_brings_them
         keys_lost_to_others_leave_the_transaction_usable jobs_need_a_transaction
         a_closed_store_refuses a_session_with_other_settings_works

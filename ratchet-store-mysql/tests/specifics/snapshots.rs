@@ -9,7 +9,7 @@ use ratchet_core::store::{Checked, JobStore};
 use ratchet_core::{ClaimToken, Condition, JobId, JobState, Json};
 use ratchet_store_mysql::MysqlStore;
 use sqlx::mysql::{MySql, MySqlConnection};
-use sqlx::{Connection, Row, Transaction};
+use sqlx::{Connection, Executor, Row, Transaction};
 
 use crate::open;
 use crate::server::Database;
@@ -84,6 +84,20 @@ pub(crate) async fn a_unique_key_that_was_released_is_free(database: Arc<Databas
     assert_eq!(enqueued[0], Enqueued::Created(jobs[0].id()));
     assert!(matches!(enqueued[1], Enqueued::Duplicate(_)));
     assert_eq!(state(&store, jobs[0].id()).await, JobState::Pending);
+}
+
+pub(crate) async fn a_taken_key_keeps_no_job_from_ending(database: Arc<Database>) {
+    let store = open(&database).await;
+    let holder = enqueue(&store, job().unique_key("held")).await;
+    let token = claim(&store).await;
+    let mut application = MySqlConnection::connect(&database.url).await.unwrap();
+    let read_committed = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+    application.execute(read_committed).await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    let enqueued = store.enqueue_in(&mut tx, &[job().unique_key("held")]);
+    assert_eq!(enqueued.await.unwrap(), [Enqueued::Duplicate(holder)]);
+    succeed(&store, token, None).await;
+    tx.rollback().await.unwrap();
 }
 
 pub(crate) async fn a_route_that_is_newer_works(database: Arc<Database>) {

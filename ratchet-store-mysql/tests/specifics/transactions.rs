@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
-use ratchet_core::model::Enqueued;
+use ratchet_core::model::{Enqueued, Report, ReportKind};
 use ratchet_core::store::{JobStore, Store};
 use ratchet_core::{Ratchet, StoreErrorKind};
 use ratchet_sql::JOB_TABLES;
@@ -226,6 +226,15 @@ pub(crate) async fn the_pool_of_the_application_keeps_its_settings(database: Arc
         })
         .collect();
     store.settle(&ends).await.unwrap();
+    // A call that gives up waiting for a lock restores the settings too.
+    enqueue(&store, job()).await;
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    let mut other = MySqlConnection::connect(&database.url).await.unwrap();
+    let lock = "BEGIN; SELECT id FROM ratchet_jobs FOR UPDATE";
+    sqlx::raw_sql(lock).fetch_all(&mut other).await.unwrap();
+    let report = Report::new(claimed[0].claim.token, ReportKind::Alive);
+    store.report(&[report]).await.unwrap_err();
+    other.close().await.unwrap();
     let settings = "SELECT CONCAT_WS(' ', @@SESSION.sql_mode, @@SESSION.group_concat_max_len,
                     @@SESSION.innodb_lock_wait_timeout, @@SESSION.character_set_results,
                     @@SESSION.sql_safe_updates + 0

@@ -48,7 +48,7 @@ enum Turn {
     Lead(Place),
     /// Nothing: another caller has stored the job.
     Stored(Enqueued),
-    /// Give up: the call of another caller that had this job timed out, with this error.
+    /// Give up: the call of another caller that had this job timed out, for this reason.
     TimedOut(String),
     /// Store the job alone. If a failed call has stored it after all, the repetition finds it by
     /// its id.
@@ -56,26 +56,27 @@ enum Turn {
 }
 
 /// The right to store jobs. If it is dropped, the caller that has waited longest gets it.
-struct Place(Gather);
+struct Place(Option<Gather>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let next = {
-            let mut state = self.0.lock();
-            let next = state.waiting.pop_front();
-            state.busy = next.is_some();
-            next
-        };
-        if let Some(next) = next {
-            // If this caller has gone, its place is dropped too, and goes to the next caller.
-            let _ = next.turn.send(Turn::Lead(Self(self.0.clone())));
+        let Some(gather) = self.0.take() else { return };
+        let mut state = gather.lock();
+        while let Some(next) = state.waiting.pop_front() {
+            match next.turn.send(Turn::Lead(Self(Some(gather.clone())))) {
+                Ok(()) => return,
+                // This caller has gone.
+                Err(Turn::Lead(mut place)) => drop(place.0.take()),
+                Err(_) => {}
+            }
         }
+        state.busy = false;
     }
 }
 
 impl Gather {
     /// Returns whether these jobs may be stored together with those of other calls: a single small
-    /// job that needs only an insert, so that no other job can make it wait.
+    /// job without keys, lane and links, so that no lock of another job can make it wait.
     pub(super) fn admits(jobs: &[NewJob]) -> bool {
         let [job] = jobs else { return false };
         let spec = job.spec();
@@ -95,7 +96,7 @@ impl Gather {
             let mut state = self.lock();
             if !state.busy {
                 state.busy = true;
-                return Turn::Lead(Place(self.clone()));
+                return Turn::Lead(Place(Some(self.clone())));
             }
             let (turn, told) = oneshot::channel();
             let job = job.clone();
@@ -112,7 +113,8 @@ impl Gather {
         turn.unwrap_or(Turn::Alone)
     }
 
-    /// Takes a job back. Returns `false` if another caller has taken it, or has told its caller.
+    /// Takes a job back, and with it all waiting jobs of the same id. Returns `false` if another
+    /// caller has taken it, or has told its caller.
     fn leave(&self, job: &NewJob) -> bool {
         let mut state = self.lock();
         let before = state.waiting.len();
@@ -129,7 +131,9 @@ impl Gather {
         let mut ids = HashSet::from([first.id()]);
         let (mut jobs, mut callers) = (vec![first.clone()], Vec::new());
         for waiting in std::mem::take(&mut state.waiting) {
-            if jobs.len() < GROUP && ids.insert(waiting.job.id()) {
+            if waiting.turn.is_closed() {
+                // This caller has gone.
+            } else if jobs.len() < GROUP && ids.insert(waiting.job.id()) {
                 jobs.push(waiting.job);
                 callers.push(waiting.turn);
             } else {
@@ -143,9 +147,20 @@ impl Gather {
 impl<S: Store + ?Sized> Checked<S> {
     /// Stores a job that [`Gather::admits`], perhaps together with jobs of concurrent calls.
     ///
+    /// Ends after the deadline of a call and [`PATIENCE`], whatever the other callers do.
+    ///
     /// # Cancel safety
     /// If the future is dropped, the job may or may not be stored. No other caller loses its job.
     pub(super) async fn enqueue_gathered(&self, alone: &[NewJob]) -> Result<Vec<Enqueued>> {
+        let limit = self.store.call_policy().deadline + PATIENCE;
+        let stored = tokio::time::timeout(limit, self.store_with_others(alone));
+        stored.await.unwrap_or_else(|_| {
+            let text = format!("the call that stores the job did not end within {limit:?}");
+            Err(StoreError::new(StoreErrorKind::Timeout, "enqueue").with_source(text))
+        })
+    }
+
+    async fn store_with_others(&self, alone: &[NewJob]) -> Result<Vec<Enqueued>> {
         let job = &alone[0];
         let place = match self.gather.turn(job).await {
             Turn::Lead(place) => place,
@@ -171,8 +186,10 @@ impl<S: Store + ?Sized> Checked<S> {
                 Ok(own)
             }
             Err(error) if error.kind() == StoreErrorKind::Timeout => {
+                let cause = std::error::Error::source(&error);
+                let cause = cause.map_or_else(String::new, ToString::to_string);
                 for caller in callers {
-                    let _ = caller.send(Turn::TimedOut(error.to_string()));
+                    let _ = caller.send(Turn::TimedOut(cause.clone()));
                 }
                 Err(error)
             }

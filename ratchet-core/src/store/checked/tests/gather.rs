@@ -14,6 +14,11 @@ type Count = Arc<Mutex<usize>>;
 
 /// Returns a door whose inner store delays its n-th enqueue, counted from 0, by `delay(n)`.
 fn door(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> (Checked<Probe>, Count) {
+    faulty_door(move |call| Fault::Delay(delay(call)))
+}
+
+/// Returns a door whose inner store has the fault `fault(n)` in its n-th enqueue.
+fn faulty_door(fault: impl Fn(usize) -> Fault + Send + Sync + 'static) -> (Checked<Probe>, Count) {
     let calls = Count::default();
     let seen = Arc::clone(&calls);
     let memory = MemoryStore::new().with_faults(move |operation| {
@@ -22,7 +27,7 @@ fn door(delay: impl Fn(usize) -> Duration + Send + Sync + 'static) -> (Checked<P
         }
         let mut seen = seen.lock().unwrap();
         *seen += 1;
-        Fault::Delay(delay(*seen - 1))
+        fault(*seen - 1)
     });
     let probe = Probe {
         memory,
@@ -70,15 +75,21 @@ async fn jobs_of_concurrent_calls_are_stored_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_is_refused_fails_alone() {
-    let (store, _) = door(|_| SOON);
-    let mut jobs = vec![job(), job(), job(), job().permit("not declared"), job()];
+async fn the_jobs_of_a_group_that_is_refused_are_stored_alone() {
+    let (store, calls) = faulty_door(|call| match call {
+        0 => Fault::Delay(SOON),
+        // The group, and one of its jobs.
+        1 | 3 => Fault::Failure(StoreErrorKind::Invalid),
+        _ => Fault::None,
+    });
+    let jobs: Vec<_> = (0..5).map(|_| job()).collect();
     let answers = enqueue_each(&store, &jobs).await;
-    for (place, answer) in answers.iter().enumerate() {
-        assert_eq!(answer.is_err(), place == 3, "job {place}");
-    }
-    jobs.remove(3);
-    assert_stored(&store, &jobs).await;
+    let stored = jobs.iter().zip(&answers);
+    let stored = stored.filter(|(_, answer)| answer.is_ok());
+    let stored: Vec<_> = stored.map(|(job, _)| job.clone()).collect();
+    assert_eq!(stored.len(), 4, "{answers:?}");
+    assert_stored(&store, &stored).await;
+    assert_eq!(*calls.lock().unwrap(), 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,6 +137,40 @@ async fn the_jobs_of_a_group_time_out_together() {
         assert_eq!(answer.unwrap_err().kind(), StoreErrorKind::Timeout);
     }
     assert_eq!(began.elapsed(), SOON + store.call_policy().deadline);
+    assert_eq!(*calls.lock().unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_not_polled_holds_up_no_other_for_ever() {
+    let (store, calls) = door(|_| SOON);
+    let first = enqueue(&store, &job());
+    tokio::task::yield_now().await;
+    let own = [job()];
+    let mut stalled = Box::pin(store.enqueue(&own));
+    assert!(futures_util::poll!(&mut stalled).is_pending());
+    let began = time::monotonic();
+    let follower = enqueue(&store, &job());
+    first.await.unwrap().unwrap();
+    // The call of the group begins here, and is never polled again.
+    assert!(futures_util::poll!(&mut stalled).is_pending());
+    assert_eq!(*calls.lock().unwrap(), 2);
+    let error = follower.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Timeout);
+    let limit = store.call_policy().deadline + PATIENCE;
+    assert_eq!(began.elapsed(), limit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_that_give_up_at_once_leave_the_place_free() {
+    let (store, calls) = door(|_| SOON);
+    let first = enqueue(&store, &job());
+    tokio::task::yield_now().await;
+    let many: Vec<_> = (0..20_000).map(|_| enqueue(&store, &job())).collect();
+    tokio::task::yield_now().await;
+    many.iter().for_each(JoinHandle::abort);
+    join_all(many).await;
+    first.await.unwrap().unwrap();
+    store.enqueue(&[job()]).await.unwrap();
     assert_eq!(*calls.lock().unwrap(), 2);
 }
 
