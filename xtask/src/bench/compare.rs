@@ -139,21 +139,17 @@ struct Programs {
 }
 
 impl Programs {
-    /// Builds both programs in the same target directory, so that the crates of others are built
-    /// once. The second build overwrites the program of the first, so both are copied.
+    /// Builds both programs. The other revision has a target directory of its own: in a shared one,
+    /// cargo cannot tell the crates of two worktrees apart, and takes the program that it built last
+    /// for the program of both.
     fn build(revision: &str, profile: &str, target: &Path) -> Result<Self> {
         let folder = target.join("xtask").join("compare");
-        fs::create_dir_all(&folder)?;
-        let built = |root: &Path, name: &str| -> Result<PathBuf> {
-            let copy = folder.join(name);
-            fs::copy(build(root, target, profile)?, &copy)?;
-            Ok(copy)
-        };
         let worktree = Worktree::add(revision, folder.join("worktree"))?;
-        Ok(Self {
-            other: built(&worktree.0, "other")?,
-            this: built(&process::root(), "this")?,
-        })
+        let other = build(&worktree.0, &folder.join("target"), profile)?;
+        // A copy, because a build during the measurement would replace the program.
+        let this = folder.join("this");
+        fs::copy(build(&process::root(), target, profile)?, &this)?;
+        Ok(Self { other, this })
     }
 }
 
