@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::gauges::{Gauges, Work};
-use crate::server::Fresh;
+use crate::server::on_database;
 
 /// How long nodes may take to start, or to elect a leader.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -84,18 +84,12 @@ pub(crate) async fn run(mut options: Options) -> Result<String> {
     ensure!(options.nodes > 0, "--nodes must be at least 1");
     ensure!(options.per_store > 0, "--per-store must be at least 1");
     ensure!(options.seconds > 0, "--seconds must be at least 1");
-    let fresh = match options.fresh {
-        true => Some(Fresh::create(&options.url, options.count).await?),
-        false => None,
-    };
-    if let Some(fresh) = &fresh {
-        options.url.clone_from(&fresh.url);
-    }
-    let figures = measure(&options).await;
-    if let Some(fresh) = fresh {
-        fresh.remove().await?;
-    }
-    Ok(serde_json::to_string(&figures?)?)
+    let url = options.url.clone();
+    let figures = on_database(&url, options.fresh, options.count, async |url| {
+        url.clone_into(&mut options.url);
+        measure(&options).await
+    });
+    Ok(serde_json::to_string(&figures.await?)?)
 }
 
 async fn measure(options: &Options) -> Result<Figures> {

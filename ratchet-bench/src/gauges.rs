@@ -1,4 +1,4 @@
-//! The gauges of a database server: how much it has worked since it started.
+//! The gauges of a database: how much its server has worked since it started, and how large it is.
 
 use std::fs;
 use std::ops::Sub;
@@ -9,6 +9,8 @@ use mongodb::bson::{Document, doc};
 use serde::Serialize;
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+
+use crate::sizes::{self, Sizes};
 
 /// The work that a server has done. A figure that the server does not count is `None`.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -51,11 +53,12 @@ impl Sub for Work {
     }
 }
 
-/// A connection that reads the gauges of a server.
+/// A connection that reads the gauges of a database.
 pub(crate) enum Gauges {
     Postgres(PgConnection),
     MongoDb(mongodb::Client),
-    /// A server whose gauges are not read.
+    Sqlite(rusqlite::Connection),
+    /// A database whose gauges are not read.
     None,
 }
 
@@ -65,6 +68,11 @@ impl Gauges {
         Ok(match scheme {
             "postgres" | "postgresql" => Self::Postgres(PgConnection::connect(url).await?),
             "mongodb" | "mongodb+srv" => Self::MongoDb(mongodb::Client::with_uri_str(url).await?),
+            "sqlite" => {
+                let path = url.split_once(':').map_or(url, |(_, path)| path);
+                let path = path.strip_prefix("//").unwrap_or(path);
+                Self::Sqlite(rusqlite::Connection::open(path)?)
+            }
             _ => Self::None,
         })
     }
@@ -77,7 +85,22 @@ impl Gauges {
                 let status = admin.run_command(doc! { "serverStatus": 1 }).await?;
                 Ok(mongodb(&status))
             }
-            Self::None => Ok(Work::default()),
+            Self::Sqlite(_) | Self::None => Ok(Work::default()),
+        }
+    }
+
+    /// Returns the sizes of the database. They are unknown for a database whose gauges are not
+    /// read.
+    pub(crate) async fn sizes(&mut self) -> Result<Sizes> {
+        match self {
+            Self::Postgres(connection) => sizes::postgres(connection).await,
+            Self::MongoDb(client) => {
+                // Without a name in the URL, the store uses this database.
+                let database = client.default_database();
+                sizes::mongodb(&database.unwrap_or_else(|| client.database("ratchet"))).await
+            }
+            Self::Sqlite(connection) => sizes::sqlite(connection),
+            Self::None => Ok(Sizes::default()),
         }
     }
 
@@ -136,19 +159,7 @@ async fn postgres(connection: &mut PgConnection) -> Result<Work> {
 }
 
 fn mongodb(status: &Document) -> Work {
-    let number = |path: &[&str]| {
-        let (last, path) = path.split_last()?;
-        let inner = path
-            .iter()
-            .try_fold(status, |inner, field| inner.get_document(field).ok())?;
-        let value = inner.get(last)?;
-        #[expect(clippy::cast_precision_loss, reason = "figures for people")]
-        let figure = |count: i64| count as f64;
-        value
-            .as_f64()
-            .or_else(|| value.as_i64().map(figure))
-            .or_else(|| value.as_i32().map(f64::from))
-    };
+    let number = |path: &[&str]| number(status, path);
     let user = number(&["extra_info", "user_time_us"]);
     let system = number(&["extra_info", "system_time_us"]);
     Work {
@@ -157,6 +168,21 @@ fn mongodb(status: &Document) -> Work {
         flushes: number(&["wiredTiger", "log", "log sync operations"]),
         cpu_ms: user.zip(system).map(|(user, system)| (user + system) / 1e3),
     }
+}
+
+/// Returns the number in the field with this path, whatever its BSON type.
+pub(crate) fn number(document: &Document, path: &[&str]) -> Option<f64> {
+    let (last, path) = path.split_last()?;
+    let inner = path
+        .iter()
+        .try_fold(document, |inner, field| inner.get_document(field).ok())?;
+    let value = inner.get(last)?;
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    let figure = |count: i64| count as f64;
+    value
+        .as_f64()
+        .or_else(|| value.as_i64().map(figure))
+        .or_else(|| value.as_i32().map(f64::from))
 }
 
 /// Returns the CPU time of a PostgreSQL server on this machine, in milliseconds. `child` is the id

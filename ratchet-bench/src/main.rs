@@ -13,8 +13,10 @@ mod measure;
 mod ours;
 mod recurring;
 mod server;
+mod sizes;
+mod soak;
 
-use self::server::Fresh;
+use self::server::on_database;
 use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ratchet_bench::figures::Outcome;
@@ -47,6 +49,9 @@ enum Scenario {
     /// Run many nodes, idle or with jobs at a fixed rate, and measure the load on the database
     /// server
     Cluster(cluster::Options),
+    /// Run millions of jobs through one database that deletes them again, and compare the tenths of
+    /// the run: rate, latency, sizes and memory
+    Soak(soak::Options),
     /// Simulate dashboards that watch a node; a benchmark run starts this command as a separate
     /// process
     #[command(hide = true)]
@@ -146,6 +151,10 @@ async fn main() -> Result<()> {
             println!("{}", cluster::run(options).await?);
             return Ok(());
         }
+        Scenario::Soak(options) => {
+            println!("{}", soak::run(options).await?);
+            return Ok(());
+        }
         Scenario::Watch(watch) => return dashboards::watch(&watch).await,
     };
     for (flag, value) in [
@@ -166,18 +175,12 @@ async fn main() -> Result<()> {
         !options.in_batch || name == "drain",
         "--in-batch can be used only with `drain`"
     );
-    let fresh = match options.fresh {
-        true => Some(Fresh::create(&options.url, options.count).await?),
-        false => None,
-    };
-    if let Some(fresh) = &fresh {
-        options.url.clone_from(&fresh.url);
-    }
-    let outcome = run(name, &options).await;
-    if let Some(fresh) = fresh {
-        fresh.remove().await?;
-    }
-    println!("{}", serde_json::to_string(&outcome?)?);
+    let url = options.url.clone();
+    let outcome = on_database(&url, options.fresh, options.count, async |url| {
+        url.clone_into(&mut options.url);
+        run(name, &options).await
+    });
+    println!("{}", serde_json::to_string(&outcome.await?)?);
     Ok(())
 }
 

@@ -28,11 +28,29 @@ fn is_sqlserver(url: &str) -> bool {
 }
 
 /// A new database on a server, for one run. The program drops the database after the run.
-pub(crate) struct Fresh {
+struct Fresh {
     admin: Admin,
     name: String,
     /// The URL of the new database.
-    pub(crate) url: String,
+    url: String,
+}
+
+/// Runs `run` on the database with this URL. If `fresh` is true, the URL is that of a server, and
+/// `run` gets a new database on it, which is dropped at the end. `count` prepares the database for
+/// counting statements.
+pub(crate) async fn on_database<T>(
+    url: &str,
+    fresh: bool,
+    count: bool,
+    run: impl AsyncFnOnce(&str) -> Result<T>,
+) -> Result<T> {
+    if !fresh {
+        return run(url).await;
+    }
+    let fresh = Fresh::create(url, count).await?;
+    let done = run(&fresh.url).await;
+    fresh.remove().await?;
+    done
 }
 
 /// Connection to the server. It creates the database before the run, and drops the database after
@@ -45,7 +63,7 @@ enum Admin {
 }
 
 impl Fresh {
-    pub(crate) async fn create(url: &str, count: bool) -> Result<Self> {
+    async fn create(url: &str, count: bool) -> Result<Self> {
         let name = format!("ratchet_bench_{}", std::process::id());
         let fresh = with_database(url, &name).context("--fresh needs a URL with a host")?;
         ensure!(
@@ -79,7 +97,7 @@ impl Fresh {
         })
     }
 
-    pub(crate) async fn remove(self) -> Result<()> {
+    async fn remove(self) -> Result<()> {
         match self.admin {
             Admin::Postgres(mut server) => {
                 let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);

@@ -37,7 +37,7 @@ enum Command {
     Chaos(chaos::Args),
     /// Kills, stops and disconnects the leader among real processes, and measures the recovery.
     Failover(failover::Args),
-    /// Measures every backend and the floor, and prints one table.
+    /// Measures every backend and the floor, or compares two revisions, and prints one table.
     Bench(bench::Args),
     /// Prints the conformance table of the last test run.
     Matrix,
@@ -75,7 +75,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(bench::Slower { .. }) => ExitCode::from(bench::Slower::STATUS),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }

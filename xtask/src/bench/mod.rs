@@ -2,11 +2,14 @@
 //! a hand-written loop on the same database, without Ratchet.
 //!
 //! The rounds are interleaved, so that temporary load on the machine affects every subject. The
-//! table shows the medians of the rounds.
+//! table shows the medians of the rounds. `--compare` measures two revisions instead, see
+//! [`compare`].
+
+mod compare;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +18,8 @@ use ratchet_bench::figures::{Outcome, median};
 use crate::backends::{BACKENDS, Backend};
 use crate::db::Server;
 use crate::process;
+
+pub(crate) use self::compare::Slower;
 
 /// How much to measure, and on which backends.
 #[derive(clap::Args)]
@@ -25,10 +30,10 @@ pub(crate) struct Args {
     /// Runs briefly, to check that everything works; the figures mean little.
     #[arg(long)]
     quick: bool,
-    /// How many times each scenario is measured [default: 3, with --quick 1].
+    /// How many times each scenario is measured [default: 3, with --quick 1, with --compare 5].
     #[arg(long)]
     rounds: Option<u64>,
-    /// The backends to measure [default: all].
+    /// The backends to measure [default: all, with --compare sqlite and postgres].
     #[arg(long, value_delimiter = ',')]
     backend: Vec<String>,
     /// Measures only scenarios whose line begins with one of these words, such as `drain`.
@@ -38,6 +43,16 @@ pub(crate) struct Args {
     /// started for this run, or that the environment names].
     #[arg(long, value_name = "BACKEND=URL")]
     server: Vec<String>,
+    /// Compares the working tree with this revision, and prints the ratios of their figures with
+    /// confidence intervals. Exits with status 3 if a figure is worse.
+    #[arg(long, value_name = "REV")]
+    compare: Option<String>,
+    /// A figure is worse if the confidence interval of its ratio lies wholly below this ratio.
+    #[arg(long, default_value_t = 0.95, requires = "compare")]
+    threshold: f64,
+    /// The profile of cargo for the build; `dev` is only for trying the command.
+    #[arg(long, default_value = "release")]
+    profile: String,
 }
 
 /// A program that is measured.
@@ -120,21 +135,65 @@ const CLAIM: Fields = &[
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 3 });
+    let rounds = match (args.rounds, &args.compare) {
+        (Some(rounds), _) => rounds,
+        (None, Some(_)) => compare::ROUNDS,
+        (None, None) if args.quick => 1,
+        (None, None) => 3,
+    };
     if rounds == 0 || args.jobs == Some(0) {
         bail!("--rounds and --jobs must be at least 1");
     }
     let scenarios = scenarios(args);
-    process::run(&mut process::cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "ratchet-jobs-bench",
-    ]))?;
     let target = process::target_dir()?;
+    match &args.compare {
+        Some(revision) => compare::run(args, revision, rounds, &scenarios, &target),
+        None => measure_all(args, rounds, &scenarios, &target),
+    }
+}
+
+/// Measures every backend and its floor.
+fn measure_all(args: &Args, rounds: u64, scenarios: &[Scenario], target: &Path) -> Result<()> {
+    let program = build(&process::root(), target, &args.profile)?;
     let chosen = |backend: &str| {
         args.backend.is_empty() || args.backend.iter().any(|chosen| chosen == backend)
     };
+    let servers = servers(args, chosen);
+    let available = |subject: &Subject| is_available(subject, &servers, chosen);
+
+    // `results[scenario][subject]` has one outcome per round.
+    let mut results = vec![vec![Vec::new(); SUBJECTS.len()]; scenarios.len()];
+    for round in 1..=rounds {
+        for (scenario, results) in scenarios.iter().zip(&mut results) {
+            for (subject, results) in SUBJECTS.iter().zip(results) {
+                if !available(subject) || !scenario.is_for(subject) {
+                    continue;
+                }
+                eprintln!(
+                    "round {round} of {rounds}: {}, {}",
+                    subject.heading, scenario.heading
+                );
+                results.push(measure(&program, target, &servers, subject, scenario)?);
+            }
+        }
+    }
+
+    print_origin(&servers, &args.profile);
+    print!("\n{}", table(scenarios, &results));
+    fail_if_wrong(&wrong_runs(scenarios, &results))
+}
+
+/// Builds `ratchet-bench` from the sources in `root`. Returns the path of the program.
+fn build(root: &Path, target: &Path, profile: &str) -> Result<PathBuf> {
+    let mut cargo = process::cargo(&["build", "--profile", profile]);
+    cargo.args(["--package", "ratchet-jobs-bench", "--target-dir"]);
+    process::run(cargo.arg(target).current_dir(root))?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target.join(folder).join("ratchet-bench"))
+}
+
+/// Returns the servers of the chosen backends. Leaves out servers that cannot be started.
+fn servers(args: &Args, chosen: impl Fn(&str) -> bool) -> Servers {
     let mut servers = Servers::new();
     for backend in BACKENDS.iter().filter(|backend| chosen(backend.name)) {
         if let (Some(needs), Some(_)) = (&backend.server, backend.bench) {
@@ -153,37 +212,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
         }
     }
-    let available = |subject: &Subject| {
-        let present = !is_server(subject.backend) || servers.contains_key(subject.backend);
-        chosen(subject.backend) && present
-    };
+    servers
+}
 
-    // `results[scenario][subject]` has one outcome per round.
-    let mut results = vec![vec![Vec::new(); SUBJECTS.len()]; scenarios.len()];
-    for round in 1..=rounds {
-        for (scenario, results) in scenarios.iter().zip(&mut results) {
-            for (subject, results) in SUBJECTS.iter().zip(results) {
-                if !available(subject) || !scenario.is_for(subject) {
-                    continue;
-                }
-                eprintln!(
-                    "round {round} of {rounds}: {}, {}",
-                    subject.heading, scenario.heading
-                );
-                results.push(measure(&target, &servers, subject, scenario)?);
-            }
-        }
-    }
+fn is_available(subject: &Subject, servers: &Servers, chosen: impl Fn(&str) -> bool) -> bool {
+    let present = !is_server(subject.backend) || servers.contains_key(subject.backend);
+    chosen(subject.backend) && present
+}
 
-    println!("\n{}", machine());
-    for (name, server) in &servers {
+/// Prints on which machine and servers the figures were measured.
+fn print_origin(servers: &Servers, profile: &str) {
+    println!("\n{}, {profile} build", machine());
+    for (name, server) in servers {
         println!(
             "{name}: {}; with the store's default durability",
             server.origin
         );
     }
-    print!("\n{}", table(&scenarios, &results));
-    let wrong = wrong_runs(&scenarios, &results);
+}
+
+fn fail_if_wrong(wrong: &[String]) -> Result<()> {
     if !wrong.is_empty() {
         bail!("jobs were lost or ran twice\n{}", wrong.join("\n"));
     }
@@ -322,6 +370,7 @@ impl Scenario {
 /// Runs one measurement on a fresh database. Its files are in the target directory, which is
 /// usually on a real disk, unlike the system's temporary directory.
 fn measure(
+    program: &Path,
     target: &Path,
     servers: &Servers,
     subject: &Subject,
@@ -337,7 +386,7 @@ fn measure(
         (_, Some(server)) => server.url.clone(),
         (scheme, _) => format!("{scheme}://{}", dir.join("bench.db").display()),
     };
-    let mut bench = process::program(target.join("release").join("ratchet-bench"));
+    let mut bench = process::program(program);
     bench
         .args(&scenario.args)
         .args(["--peer", subject.peer, "--url", &url]);
@@ -398,17 +447,19 @@ fn wrong_runs(scenarios: &[Scenario], results: &[Vec<Vec<Outcome>>]) -> Vec<Stri
     for (scenario, results) in scenarios.iter().zip(results) {
         for (subject, rounds) in SUBJECTS.iter().zip(results) {
             for round in rounds {
-                for (count, field) in [(round.missing, "missing"), (round.duplicates, "duplicates")]
-                {
-                    if count > 0 {
-                        let (who, what) = (&subject.heading, &scenario.heading);
-                        wrong.push(format!("{who}, {what}: {count} {field}"));
-                    }
-                }
+                wrong.extend(wrong_counts(&subject.heading, &scenario.heading, round));
             }
         }
     }
     wrong
+}
+
+/// Describes the counts of one run that should be 0 and are not.
+fn wrong_counts(who: &str, what: &str, run: &Outcome) -> Vec<String> {
+    let counts = [(run.missing, "missing"), (run.duplicates, "duplicates")];
+    let wrong = counts.into_iter().filter(|(count, _)| *count > 0);
+    let line = |(count, field)| format!("{who}, {what}: {count} {field}");
+    wrong.map(line).collect()
 }
 
 /// Formats a number for people: 1234567 becomes 1,234,567, and small numbers keep their decimals.
@@ -440,7 +491,7 @@ fn machine() -> String {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let rustc = process::read(process::program("rustc").arg("--version")).unwrap_or_default();
     format!(
-        "{model}, {cores} cores, {} {}, {}, release build",
+        "{model}, {cores} cores, {} {}, {}",
         std::env::consts::OS,
         kernel.trim(),
         rustc.trim()
@@ -466,6 +517,9 @@ mod tests {
             backend: vec![],
             only: vec![],
             server: vec![],
+            compare: None,
+            threshold: 0.95,
+            profile: "release".to_owned(),
         };
         let scenarios = &scenarios(&args)[..1];
         let result = |jobs_per_s: f64| {
