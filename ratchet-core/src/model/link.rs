@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -25,8 +25,9 @@ use crate::state::JobState;
 /// assert!(!large.met_by(JobState::Failed, None));
 /// # Ok::<(), ratchet::InvalidInput>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum Condition {
     /// The parent succeeded.
     Succeeded,
@@ -39,6 +40,7 @@ pub enum Condition {
         /// A JSON pointer, such as `/items/0/size`. An empty pointer selects the whole result.
         pointer: String,
         /// The expected value. An integer never equals a floating-point number: 1 is not 1.0.
+        #[serde(with = "crate::json::text")]
         value: Json,
     },
 }
@@ -47,7 +49,7 @@ impl Condition {
     /// Creates the condition that the parent succeeded and its result has this value at this JSON
     /// pointer. If the value does not serialize, the enqueue fails.
     #[must_use]
-    pub fn result_is<T: serde::Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
+    pub fn result_is<T: Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
         let value = Json::encode("parent", value).unwrap_or_else(|_| Json::from_stored(""));
         Self::ResultIs {
             pointer: pointer.to_owned(),
@@ -90,8 +92,9 @@ fn has_value(result: Option<&Json>, pointer: &str, value: &Json) -> bool {
 /// let report = report.after_batch(batch, BatchCondition::SucceededAtLeast { percent: 95 });
 /// # let _ = report;
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum BatchCondition {
     /// The batch has ended.
     Ended,
@@ -215,7 +218,8 @@ impl fmt::Display for Parent {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum After {
     /// A job.
     Job {
@@ -374,8 +378,9 @@ struct ResultIs(String, Box<RawValue>);
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
+#[serde(rename_all = "snake_case")]
 pub enum LinkState {
     /// The condition is not met yet, but can still be met.
     Open = 0,
