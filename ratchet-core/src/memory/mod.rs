@@ -45,6 +45,8 @@ mod recurring;
 mod signals;
 mod snapshot;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod versions;
 mod workflows;
 
