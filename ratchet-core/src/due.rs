@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::limits::{MAX_DELAY, MAX_RUN_AT};
 use crate::time::{self, Timestamp};
@@ -15,7 +17,8 @@ use crate::time::{self, Timestamp};
 /// let job = NewJob::new("remind", &7).delay(Duration::from_secs(3_600));
 /// assert_eq!(job.due(), RunAt::In(Duration::from_secs(3_600)));
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RunAt {
     /// At the time of the enqueue or the reschedule, by the database's clock.
     #[default]

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 /// A result whose error is a [`StoreError`].
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -19,11 +21,27 @@ type Source = Box<dyn StdError + Send + Sync + 'static>;
 /// assert!(error.to_string().contains("queue"));
 /// # let _: Option<Name> = None;
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize)]
 #[error("{field} {problem}")]
 pub struct InvalidInput {
     field: &'static str,
     problem: String,
+}
+
+impl<'de> Deserialize<'de> for InvalidInput {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Document {
+            field: String,
+            problem: String,
+        }
+        let Document { field, problem } = Document::deserialize(from)?;
+        // The state machine of the in-memory store refuses a call only for one of these fields. A
+        // later version may have other fields.
+        let known = ["permit", "parent", "batch", "document"];
+        let field = known.into_iter().find(|known| *known == field);
+        Ok(Self::new(field.unwrap_or("input"), problem))
+    }
 }
 
 impl InvalidInput {

@@ -224,7 +224,7 @@ uuid_id!(Incarnation);
 ///     }
 /// }
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ClaimToken {
     /// The claimed job.
     pub job: JobId,
@@ -273,7 +273,7 @@ impl ClaimToken {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Fence(pub u64);
 
 /// Returns the next number of a sequence that must always increase, even after the database is

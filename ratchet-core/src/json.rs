@@ -132,6 +132,42 @@ impl fmt::Debug for Json {
     }
 }
 
+/// The serialized form of a document: a string with its text. `Json` itself does not implement
+/// `Serialize`, because a caller could then pass a document as a payload, which would become a
+/// string.
+pub(crate) mod text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Json;
+
+    pub(crate) fn serialize<S: Serializer>(json: &Json, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&json.0)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Json, D::Error> {
+        String::deserialize(from).map(Json::from_stored)
+    }
+}
+
+/// The serialized form of an optional document: a string with its text, or nothing.
+pub(crate) mod optional_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Json;
+
+    #[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+    pub(crate) fn serialize<S: Serializer>(json: &Option<Json>, to: S) -> Result<S::Ok, S::Error> {
+        json.as_ref().map(Json::as_str).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Json>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        Ok(text.map(Json::from_stored))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,8 @@ use std::collections::binary_heap::PeekMut;
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::id::JobId;
 use crate::time::duration_millis;
@@ -28,8 +30,11 @@ use crate::time::duration_millis;
 /// assert!(Priority::Critical > Priority::Normal);
 /// # let _ = job;
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[repr(u8)]
+#[serde(rename_all = "snake_case")]
 pub enum Priority {
     /// Level 0.
     Lowest = 0,
@@ -95,7 +100,7 @@ impl fmt::Display for Priority {
 /// let low = aging.effective(Priority::Low, 120_000);
 /// assert_eq!(low, aging.effective(Priority::High, 0));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Aging {
     interval: Duration,
 }

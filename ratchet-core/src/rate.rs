@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::limits::MAX_DELAY;
 use crate::model::RateAnswer;
@@ -28,7 +30,7 @@ pub const MICROS: i64 = 1_000;
 /// let rate = Rate::new(100, Duration::from_secs(60));
 /// # drop(rate);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rate {
     limit: u32,
     per: Duration,

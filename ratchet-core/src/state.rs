@@ -16,6 +16,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::due::RunAt;
 use crate::error::InvalidInput;
 use crate::priority::Priority;
@@ -28,8 +30,9 @@ use crate::priority::Priority;
 /// assert!(JobState::Failed.is_terminal());
 /// assert_eq!(JobState::Failed.to_string(), "failed");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
+#[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// The job waits for a node to claim it, which is possible once the job is due.
     Pending = 0,
@@ -161,8 +164,9 @@ impl fmt::Display for JobState {
 /// client.act(&selector, JobAction::Cancel).await?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum JobAction {
     /// Cancels the job. A waiting job ends at once. A running job is asked to stop.
     Cancel,

@@ -1,5 +1,7 @@
 //! W3C trace context, carried from the enqueue to the handler.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 
 /// The trace in which a job was enqueued: the values of the headers `traceparent` and `tracestate`
@@ -13,7 +15,7 @@ use crate::error::InvalidInput;
 /// # drop(trace);
 /// # Ok::<(), ratchet::BoxError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
     traceparent: String,
     tracestate: Option<String>,

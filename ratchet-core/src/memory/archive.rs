@@ -1,8 +1,12 @@
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 
-use super::MemoryStore;
+use serde::{Deserialize, Serialize};
+
 use super::tables::Tables;
-use crate::error::Result;
+use super::{Command, MemoryStore};
+use crate::error::{InvalidInput, Result};
 use crate::id::JobId;
 use crate::model::{
     ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob, Guarded, JobOrder, PageRequest,
@@ -12,7 +16,7 @@ use crate::store::ArchiveStore;
 use crate::time::{duration_millis, from_millis, to_millis};
 
 /// A row of the archive: an archived job as a document.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Archived {
     finished_at: i64,
     archived_at: i64,
@@ -28,25 +32,13 @@ impl Archived {
 #[async_trait]
 impl ArchiveStore for MemoryStore {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        const OPERATION: &str = "archive";
-        self.call(OPERATION, |tables, now| {
-            if !tables.is_tenure(request.guard.as_ref(), now) {
-                return Ok(Guarded::Stale);
-            }
-            let old = tables.old(request, now);
-            for id in &old {
-                tables.put_away(*id, now)?;
-            }
-            Ok(Guarded::Done(old.len() as u64))
-        })
-        .await
+        self.write(Command::Archive(Cow::Borrowed(request))).await
     }
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
-        const OPERATION: &str = "archived";
-        self.call(OPERATION, |tables, _| {
+        self.read("archived", |tables, _| {
             let read = |id: &JobId| tables.archive.get(id).and_then(Archived::read);
-            Ok(ids.iter().map(read).collect())
+            ids.iter().map(read).collect()
         })
         .await
     }
@@ -56,8 +48,7 @@ impl ArchiveStore for MemoryStore {
         filter: &ArchiveFilter,
         page: &PageRequest,
     ) -> Result<ArchivePage> {
-        const OPERATION: &str = "list_archived";
-        self.call(OPERATION, |tables, _| {
+        self.read("list_archived", |tables, _| {
             let rows = tables.archive.iter();
             let behind = rows.filter(|(id, _)| match (page.after, page.order) {
                 (None, _) => true,
@@ -72,36 +63,53 @@ impl ArchiveStore for MemoryStore {
                 jobs.reverse();
             }
             let next = page.cut(&mut jobs).map(|last| last.job.id);
-            Ok(ArchivePage { jobs, next })
+            ArchivePage { jobs, next }
         })
         .await
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        self.call("purge_archive", |tables, now| {
-            if !tables.is_tenure(request.guard.as_ref(), now) {
-                return Ok(Guarded::Stale);
-            }
-            let cutoff = now.saturating_sub(duration_millis(request.older_than));
-            let rows = tables.archive.iter();
-            let mut old: Vec<(i64, JobId)> = rows
-                .map(|(id, row)| (row.finished_at, *id))
-                .filter(|(finished_at, _)| *finished_at < cutoff)
-                .collect();
-            old.sort();
-            old.truncate(request.limit);
-            for (_, id) in &old {
-                tables.archive.remove(id);
-            }
-            Ok(Guarded::Done(old.len() as u64))
-        })
-        .await
+        self.write(Command::PurgeArchive(Cow::Borrowed(request)))
+            .await
     }
 }
 
 impl Tables {
+    pub(super) fn archive(
+        &mut self,
+        request: &PurgeRequest,
+        now: i64,
+    ) -> Result<Guarded<u64>, InvalidInput> {
+        if !self.is_tenure(request.guard.as_ref(), now) {
+            return Ok(Guarded::Stale);
+        }
+        let old = self.old(request, now);
+        for id in &old {
+            self.put_away(*id, now)?;
+        }
+        Ok(Guarded::Done(old.len() as u64))
+    }
+
+    pub(super) fn purge_archive(&mut self, request: &ArchivePurge, now: i64) -> Guarded<u64> {
+        if !self.is_tenure(request.guard.as_ref(), now) {
+            return Guarded::Stale;
+        }
+        let cutoff = now.saturating_sub(duration_millis(request.older_than));
+        let rows = self.archive.iter();
+        let mut old: Vec<(i64, JobId)> = rows
+            .map(|(id, row)| (row.finished_at, *id))
+            .filter(|(finished_at, _)| *finished_at < cutoff)
+            .collect();
+        old.sort();
+        old.truncate(request.limit);
+        for (_, id) in &old {
+            self.archive.remove(id);
+        }
+        Guarded::Done(old.len() as u64)
+    }
+
     /// Moves a job into the archive.
-    fn put_away(&mut self, id: JobId, now: i64) -> Result<()> {
+    fn put_away(&mut self, id: JobId, now: i64) -> Result<(), InvalidInput> {
         let Some(row) = self.job(id) else {
             return Ok(());
         };

@@ -8,9 +8,9 @@ use crate::store::DiagnosticStore;
 #[async_trait]
 impl DiagnosticStore for MemoryStore {
     async fn findings(&self) -> Result<Vec<Finding>> {
-        self.call("findings", |_, _| {
+        self.read("findings", |_, _| {
             let summary = "the store is in memory: its data is lost when the process ends";
-            Ok(vec![Finding::new("volatile", Severity::Info, summary)])
+            vec![Finding::new("volatile", Severity::Info, summary)]
         })
         .await
     }

@@ -1,17 +1,20 @@
 use super::tables::Tables;
-use crate::error::{InvalidInput, Result, StoreError};
+use crate::error::InvalidInput;
 use crate::id::JobId;
 use crate::links::{self, NewLinks};
 use crate::model::{After, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
 
 impl Tables {
     /// Stores the jobs of one enqueue call. If the call fails, nothing has changed.
-    pub(super) fn enqueue(&mut self, jobs: &[NewJob], now: i64) -> Result<Vec<Enqueued>> {
+    pub(super) fn enqueue(
+        &mut self,
+        jobs: &[NewJob],
+        now: i64,
+    ) -> Result<Vec<Enqueued>, InvalidInput> {
         self.require_permits(jobs)?;
         let (answers, new) = self.resolve_keys(jobs);
-        let refused = |problem| StoreError::from(problem).during("enqueue");
-        let links = NewLinks::of(jobs, &answers, &new).map_err(refused)?;
-        self.check_parents(&links, &answers).map_err(refused)?;
+        let links = NewLinks::of(jobs, &answers, &new)?;
+        self.check_parents(&links, &answers)?;
         for place in new {
             self.store(&jobs[place], now);
         }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::JobId;
 use crate::model::JobRecord;
@@ -12,12 +12,12 @@ use crate::time;
 #[derive(Clone, Default)]
 pub(super) struct Indexes {
     /// The pending jobs of each route and priority. The jobs of one priority are in claim order.
-    pending: HashMap<Route, [Level; Priority::ALL.len()]>,
+    pending: BTreeMap<Route, [Level; Priority::ALL.len()]>,
     pub(super) running: BTreeSet<JobId>,
     /// The ended jobs, by the time at which they ended, in milliseconds since 1970.
     pub(super) finished: BTreeSet<(i64, JobId)>,
     /// The unfinished job that holds each unique key.
-    pub(super) unique_keys: HashMap<Name, JobId>,
+    pub(super) unique_keys: BTreeMap<Name, JobId>,
 }
 
 /// The pending jobs of one route and priority, in claim order: due time in milliseconds, and id.

@@ -1,9 +1,10 @@
+use std::borrow::Cow;
 use std::convert::Infallible;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
 use super::tables::Tables;
+use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
@@ -21,48 +22,36 @@ use crate::time::duration_millis;
 #[async_trait]
 impl JobStore for MemoryStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        self.call("enqueue", |tables, now| tables.enqueue(jobs, now))
-            .await
+        self.write(Command::Enqueue(Cow::Borrowed(jobs))).await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        self.call("claim_next_batch", |tables, now| {
-            Ok(tables.claim(request, now))
-        })
-        .await
+        self.write(Command::ClaimNextBatch(Cow::Borrowed(request)))
+            .await
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
-        self.call("load_inputs", |tables, _| {
+        self.read("load_inputs", |tables, _| {
             let load = |token: &ClaimToken| {
                 let row = tables.job(token.job).filter(|row| row.holds(*token))?;
                 Some(row.input())
             };
-            Ok(tokens.iter().map(load).collect())
+            tokens.iter().map(load).collect()
         })
         .await
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        self.call("settle", |tables, now| {
-            Ok(settlements
-                .iter()
-                .map(|one| tables.settle(one, now))
-                .collect())
-        })
-        .await
+        self.write(Command::Settle(Cow::Borrowed(settlements)))
+            .await
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        self.call("report", |tables, now| {
-            Ok(reports.iter().map(|one| tables.report(one, now)).collect())
-        })
-        .await
+        self.write(Command::Report(Cow::Borrowed(reports))).await
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        self.call("reclaim", |tables, now| Ok(tables.reclaim(request, now)))
-            .await
+        self.write(Command::Reclaim(Cow::Borrowed(request))).await
     }
 
     async fn act_on(
@@ -71,34 +60,27 @@ impl JobStore for MemoryStore {
         from: &[JobState],
         action: JobAction,
     ) -> Result<Vec<Acted>> {
-        self.call("act", |tables, now| {
-            let act = |job: &JobId| {
-                let state = tables.job(*job).map(|row| row.record.state);
-                let outcome = if state.is_some_and(|state| from.contains(&state)) {
-                    tables.act(*job, action, now)
-                } else {
-                    ActionOutcome::NotFound
-                };
-                Acted { job: *job, outcome }
-            };
-            Ok(jobs.iter().map(act).collect())
+        self.write(Command::ActOn {
+            jobs: Cow::Borrowed(jobs),
+            from: Cow::Borrowed(from),
+            action,
         })
         .await
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
-        self.call("get", |tables, _| {
+        self.read("get", |tables, _| {
             let read = |id: &JobId| tables.job(*id).map(|row| shown(row, detail));
-            Ok(ids.iter().map(read).collect())
+            ids.iter().map(read).collect()
         })
         .await
     }
 
     async fn select(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
-        self.call("list", |tables, _| {
+        self.read("list", |tables, _| {
             let matching = tables.jobs().filter(|row| filter.matches(&row.record));
             let ids = matching.map(|row| row.record.id);
-            Ok(match page.order {
+            match page.order {
                 JobOrder::OldestFirst => ids
                     .filter(|id| page.after.is_none_or(|after| *id > after))
                     .take(page.limit)
@@ -108,39 +90,29 @@ impl JobStore for MemoryStore {
                     .filter(|id| page.after.is_none_or(|after| *id < after))
                     .take(page.limit)
                     .collect(),
-            })
+            }
         })
         .await
     }
 
     async fn count_jobs(&self, filter: &JobFilter) -> Result<StateCounts> {
-        self.call("count_jobs", |tables, _| {
+        self.read("count_jobs", |tables, _| {
             let mut counts = StateCounts::new();
             for row in tables.jobs().filter(|row| filter.matches(&row.record)) {
                 *counts.entry(row.record.state).or_default() += 1;
             }
-            Ok(counts)
+            counts
         })
         .await
     }
 
     async fn history(&self, job: JobId) -> Result<Vec<Attempt>> {
-        self.call("history", |tables, _| Ok(tables.history(job).to_vec()))
+        self.read("history", |tables, _| tables.history(job).to_vec())
             .await
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        self.call("purge", |tables, now| {
-            if !tables.is_tenure(request.guard.as_ref(), now) {
-                return Ok(Guarded::Stale);
-            }
-            let old = tables.old(request, now);
-            for id in &old {
-                tables.remove(*id);
-            }
-            Ok(Guarded::Done(old.len() as u64))
-        })
-        .await
+        self.write(Command::Purge(Cow::Borrowed(request))).await
     }
 }
 
@@ -157,7 +129,7 @@ impl Tables {
             .collect()
     }
 
-    fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
+    pub(super) fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
         let node = self.nodes.get(&request.node);
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Vec::new();
@@ -182,6 +154,11 @@ impl Tables {
         chosen.into_iter().filter_map(claim).collect()
     }
 
+    pub(super) fn settle_all(&mut self, settlements: &[Settlement], now: i64) -> Vec<Fenced> {
+        let settle = |one| self.settle(one, now);
+        settlements.iter().map(settle).collect()
+    }
+
     fn settle(&mut self, settlement: &Settlement, now: i64) -> Fenced {
         let id = settlement.token.job;
         let settled = self.change(id, |job| job.settle(settlement, now));
@@ -190,12 +167,16 @@ impl Tables {
         answer
     }
 
+    pub(super) fn report_all(&mut self, reports: &[Report], now: i64) -> Vec<Reported> {
+        reports.iter().map(|one| self.report(one, now)).collect()
+    }
+
     fn report(&mut self, report: &Report, now: i64) -> Reported {
         let reported = self.change(report.token.job, |job| job.report(report, now));
         reported.unwrap_or(Reported::Stale)
     }
 
-    fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
+    pub(super) fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
         let nodes = NodeRegistry::new(self.nodes.values());
         let mut pass = ReclaimPass::of(request);
         for job in self.running() {
@@ -211,6 +192,36 @@ impl Tables {
             Some(reclaimed)
         };
         pass.chosen().into_iter().filter_map(reclaim).collect()
+    }
+
+    pub(super) fn purge(&mut self, request: &PurgeRequest, now: i64) -> Guarded<u64> {
+        if !self.is_tenure(request.guard.as_ref(), now) {
+            return Guarded::Stale;
+        }
+        let old = self.old(request, now);
+        for id in &old {
+            self.remove(*id);
+        }
+        Guarded::Done(old.len() as u64)
+    }
+
+    pub(super) fn act_on(
+        &mut self,
+        jobs: &[JobId],
+        from: &[JobState],
+        action: JobAction,
+        now: i64,
+    ) -> Vec<Acted> {
+        let act = |job: &JobId| {
+            let state = self.job(*job).map(|row| row.record.state);
+            let outcome = if state.is_some_and(|state| from.contains(&state)) {
+                self.act(*job, action, now)
+            } else {
+                ActionOutcome::NotFound
+            };
+            Acted { job: *job, outcome }
+        };
+        jobs.iter().map(act).collect()
     }
 
     fn act(&mut self, id: JobId, action: JobAction, now: i64) -> ActionOutcome {

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::id::JobId;
 use crate::model::{JobRecord, LanePlace, StoredJob};
@@ -7,7 +7,7 @@ use crate::name::Name;
 /// The unfinished jobs of each lane, by sequence number. The first job is the head of the lane. A
 /// lane without unfinished jobs has no entry.
 #[derive(Clone, Default)]
-pub(super) struct Lanes(HashMap<Lane, BTreeMap<i64, JobId>>);
+pub(super) struct Lanes(BTreeMap<Lane, BTreeMap<i64, JobId>>);
 
 /// Identifies a lane by the names of its queue and of the lane.
 type Lane = (Name, Name);
@@ -26,6 +26,13 @@ impl Lanes {
         let place = LanePlace::after(last.unwrap_or_default());
         members.insert(place.seq, job.id);
         Some(place)
+    }
+
+    /// Adds an unfinished job at the place that it has in its lane.
+    pub(super) fn restore(&mut self, job: &StoredJob) {
+        if let (Some(place), Some(lane)) = (job.lane_seq, lane_of(&job.record)) {
+            self.0.entry(lane).or_default().insert(place, job.record.id);
+        }
     }
 
     /// Removes an ended job from its lane. Returns the head of the lane, if the lane still has

@@ -1,4 +1,6 @@
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use super::tables::Tables;
 use crate::id::{BatchId, JobId};
@@ -9,14 +11,18 @@ use crate::time::from_millis;
 
 /// The links and batches of a memory store. Also records the jobs and batches that the current call
 /// has changed, because their children are updated at the end of the call.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub(super) struct Links {
     /// The children of each parent.
-    pub(super) children: HashMap<Parent, BTreeSet<JobId>>,
+    #[serde(skip)]
+    pub(super) children: BTreeMap<Parent, BTreeSet<JobId>>,
     pub(super) batches: BTreeMap<BatchId, BatchRecord>,
     /// The jobs that ended in the current call, and the jobs that got a new child.
+    #[serde(skip)]
     ended: BTreeSet<JobId>,
     /// The batches that were closed in the current call, and those that got a new child.
+    #[serde(skip)]
     changed: BTreeSet<BatchId>,
 }
 

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
 use super::tables::Tables;
+use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::id::Fence;
 use crate::model::{Fenced, Guard};
@@ -21,16 +21,45 @@ impl Tables {
             lock.is_some_and(|lock| lock.allows(guard, now))
         })
     }
+
+    pub(super) fn acquire(
+        &mut self,
+        name: &Name,
+        owner: &Name,
+        ttl: Duration,
+        now: i64,
+    ) -> Acquired {
+        let lock = self.locks.entry(name.clone());
+        let lock = lock.or_insert_with(|| StoredLock::unused(owner.clone()));
+        lock.acquire(owner, duration_millis(ttl), now)
+    }
+
+    pub(super) fn renew(
+        &mut self,
+        name: &Name,
+        owner: &Name,
+        fence: Fence,
+        ttl: Duration,
+        now: i64,
+    ) -> Fenced {
+        let ttl = duration_millis(ttl);
+        let lock = self.locks.get_mut(name);
+        lock.map_or(Fenced::Stale, |lock| lock.renew(owner, fence, ttl, now))
+    }
+
+    pub(super) fn release(&mut self, name: &Name, owner: &Name, fence: Fence, now: i64) -> Fenced {
+        let lock = self.locks.get_mut(name);
+        lock.map_or(Fenced::Stale, |lock| lock.release(owner, fence, now))
+    }
 }
 
 #[async_trait]
 impl LockStore for MemoryStore {
     async fn acquire(&self, name: &Name, owner: &Name, ttl: Duration) -> Result<Acquired> {
-        let ttl = duration_millis(ttl);
-        self.call("acquire", |tables, now| {
-            let lock = tables.locks.entry(name.clone());
-            let lock = lock.or_insert_with(|| StoredLock::unused(owner.clone()));
-            Ok(lock.acquire(owner, ttl, now))
+        self.write(Command::Acquire {
+            name: name.clone(),
+            owner: owner.clone(),
+            ttl,
         })
         .await
     }
@@ -42,25 +71,27 @@ impl LockStore for MemoryStore {
         fence: Fence,
         ttl: Duration,
     ) -> Result<Fenced> {
-        let ttl = duration_millis(ttl);
-        self.call("renew", |tables, now| {
-            let lock = tables.locks.get_mut(name);
-            Ok(lock.map_or(Fenced::Stale, |lock| lock.renew(owner, fence, ttl, now)))
+        self.write(Command::Renew {
+            name: name.clone(),
+            owner: owner.clone(),
+            fence,
+            ttl,
         })
         .await
     }
 
     async fn release(&self, name: &Name, owner: &Name, fence: Fence) -> Result<Fenced> {
-        self.call("release", |tables, now| {
-            let lock = tables.locks.get_mut(name);
-            Ok(lock.map_or(Fenced::Stale, |lock| lock.release(owner, fence, now)))
+        self.write(Command::Release {
+            name: name.clone(),
+            owner: owner.clone(),
+            fence,
         })
         .await
     }
 
     async fn inspect(&self, name: &Name) -> Result<Option<LockInfo>> {
-        self.call("inspect", |tables, now| {
-            Ok(tables.locks.get(name).map(|lock| lock.info(now)))
+        self.read("inspect", |tables, now| {
+            tables.locks.get(name).map(|lock| lock.info(now))
         })
         .await
     }
@@ -70,11 +101,11 @@ impl LockStore for MemoryStore {
         after: Option<&Name>,
         limit: usize,
     ) -> Result<Vec<(Name, LockInfo)>> {
-        self.call("list_locks", |tables, now| {
+        self.read("list_locks", |tables, now| {
             let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
             let locks = tables.locks.range::<Name, _>((behind, Bound::Unbounded));
             let infos = locks.map(|(name, lock)| (name.clone(), lock.info(now)));
-            Ok(infos.take(limit).collect())
+            infos.take(limit).collect()
         })
         .await
     }

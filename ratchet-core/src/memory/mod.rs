@@ -2,9 +2,33 @@
 //!
 //! The store applies the pure rules of the core to plain maps under one lock. So its code shows
 //! what every other store must do. Tests can set its clock and make its calls fail.
+//!
+//! # A deterministic state machine
+//!
+//! The data is a state machine, and [`MemoryStore`] is a lock around it. Every store call that
+//! writes is a [`Command`]. [`Snapshot::apply`] applies a command to the data at a time that the
+//! caller passes, and returns an [`Answer`]. The same data, time and command always give the same
+//! data and the same answer, in every process:
+//!
+//! - **Time.** The data reads no clock. The store reads its clock once per call, under the lock.
+//! - **Ids.** The data creates no id and uses no random number. The ids of jobs, batches, nodes and
+//!   recurring definitions come with the command.
+//! - **Order.** The data iterates only over sorted maps and sets.
+//! - **Time zones.** The slots of a schedule depend on the time-zone data of the process. So a
+//!   command that needs the next slot of a definition contains this slot.
+//! - **The end of a call.** Each command ends with the update of the jobs and batches that depend
+//!   on the jobs that it ended. Nothing is left to do for the next command.
+//!
+//! Calls that only read are no commands. They read the data at the store's current time, and never
+//! change it. Faults, deadlines, wakeups and the clock belong to the store, not to the data.
+//!
+//! An [`Entry`] is a command with its time. Entries, answers and snapshots have a serialized form
+//! with a version. [`MemoryStore::with_log`] passes the entry of each command to a log. A snapshot
+//! and the entries that follow it in the log rebuild the data of the store.
 
 mod archive;
 mod clock;
+mod command;
 mod diagnostics;
 mod enqueue;
 mod faults;
@@ -19,7 +43,10 @@ mod queues;
 mod rates;
 mod recurring;
 mod signals;
+mod snapshot;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod versions;
 mod workflows;
 
@@ -28,10 +55,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 pub use clock::ManualClock;
+pub use command::{Answer, Command, Entry};
 pub use faults::Fault;
+pub use snapshot::Snapshot;
 
 use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::store::{
     ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
     QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore,
@@ -60,33 +89,13 @@ pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
     clock: ManualClock,
     faults: FaultPlan,
+    log: Option<Arc<Log>>,
     policy: CallPolicy,
     coordinator: InProcessCoordinator,
 }
 
-/// A copy of all data that a [`MemoryStore`] had at one moment.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
-/// # use std::sync::Arc;
-/// use ratchet::{MemoryStore, NewJob, Ratchet};
-///
-/// let store = MemoryStore::new();
-/// let before = store.snapshot();
-/// let client = Ratchet::client(Arc::new(store.clone()));
-/// let id = client.enqueue(NewJob::new("greet", "Ada")).await?.id();
-/// store.rewind(&before);
-/// assert!(client.job(id).await?.is_none());
-/// # Ok(()) }
-/// ```
-#[derive(Clone)]
-pub struct Snapshot(Tables);
-
-impl fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Snapshot")
-    }
-}
+/// Receives each command with its answer.
+type Log = dyn Fn(&Entry<'_>, &Answer) + Send + Sync;
 
 impl MemoryStore {
     /// Creates an empty store. Its clock starts at the current time and runs with tokio's clock,
@@ -97,6 +106,7 @@ impl MemoryStore {
             tables: Arc::default(),
             clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
+            log: None,
             // Contention occurs only if a test injects it. The test then expects the error, so the
             // call must not be retried.
             policy: CallPolicy::default().retries(0),
@@ -122,6 +132,16 @@ impl MemoryStore {
         plan: impl Fn(&'static str) -> Fault + Send + Sync + 'static,
     ) -> Self {
         self.faults = FaultPlan::new(plan);
+        self
+    }
+
+    /// Passes each command with its answer to `log`, in the order in which the commands take
+    /// effect. The store waits for `log`, which must not call the store. Commands of clones that
+    /// already exist are not logged, nor are the changes of [`lose_nodes`](Self::lose_nodes) and
+    /// [`rewind`](Self::rewind).
+    #[must_use]
+    pub fn with_log(mut self, log: impl Fn(&Entry<'_>, &Answer) + Send + Sync + 'static) -> Self {
+        self.log = Some(Arc::new(log));
         self
     }
 
@@ -157,20 +177,50 @@ impl MemoryStore {
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Runs `work`, one store call, on the tables at the store's current time. Injects the fault
-    /// that is planned for this call.
-    async fn call<T: Send>(
+    /// Runs a store call that writes: applies a command at the store's current time. Injects the
+    /// fault that is planned for this call.
+    async fn write<T>(&self, command: Command<'_>) -> Result<T>
+    where
+        T: TryFrom<Answer, Error = StoreError> + Send,
+    {
+        self.write_from(command.operation(), |_, _| command).await
+    }
+
+    /// Like [`write`](Self::write), for a command that depends on the data and the time.
+    async fn write_from<'c, T>(
         &self,
         operation: &'static str,
-        work: impl FnOnce(&mut Tables, i64) -> Result<T> + Send,
-    ) -> Result<T> {
+        command: impl FnOnce(&Tables, i64) -> Command<'c> + Send,
+    ) -> Result<T>
+    where
+        T: TryFrom<Answer, Error = StoreError> + Send,
+    {
         self.faults
             .around(operation, || {
                 let mut tables = self.tables();
                 let now = self.clock.now_millis();
-                let answer = work(&mut tables, now)?;
-                tables.follow_ends(now);
-                Ok(answer)
+                let entry = Entry::new(now, command(&tables, now));
+                let answer = tables.apply(&entry);
+                if let Some(log) = &self.log {
+                    log(&entry, &answer);
+                }
+                T::try_from(answer).map_err(|error| error.during(operation))
+            })
+            .await
+    }
+
+    /// Runs a store call that only reads, at the store's current time. Injects the fault that is
+    /// planned for this call.
+    async fn read<T: Send>(
+        &self,
+        operation: &'static str,
+        read: impl FnOnce(&Tables, i64) -> T + Send,
+    ) -> Result<T> {
+        self.faults
+            .around(operation, || {
+                let tables = self.tables();
+                let now = self.clock.now_millis();
+                Ok(read(&tables, now))
             })
             .await
     }

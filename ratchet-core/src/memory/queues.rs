@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
+use super::tables::Tables;
+use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo, StoredJob};
 use crate::name::Name;
@@ -14,30 +15,24 @@ use crate::time;
 #[async_trait]
 impl QueueStore for MemoryStore {
     async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("pause_queue", |tables, _| {
-            Ok(Changed::when(tables.paused_queues.insert(queue.clone())))
-        })
-        .await
+        self.write(Command::PauseQueue(queue.clone())).await
     }
 
     async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("resume_queue", |tables, _| {
-            Ok(Changed::when(tables.paused_queues.remove(queue)))
-        })
-        .await
+        self.write(Command::ResumeQueue(queue.clone())).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
-        self.call("queues", |tables, _| {
+        self.read("queues", |tables, _| {
             let one = |row: &StoredJob| (row.record.spec.route.queue.clone(), row.record.state, 1);
             let counts = tables.jobs().map(one);
-            Ok(QueueInfo::collect(&tables.paused_queues, counts))
+            QueueInfo::collect(&tables.paused_queues, counts)
         })
         .await
     }
 
     async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
-        self.call("due_routes", |tables, now| {
+        self.read("due_routes", |tables, now| {
             let until = now.saturating_add(time::duration_millis(within));
             let mut longest: BTreeMap<&Route, i64> = BTreeMap::new();
             for (route, _, jobs) in tables.indexes.pending_levels(|_| true) {
@@ -53,18 +48,28 @@ impl QueueStore for MemoryStore {
             };
             let mut routes: Vec<DueRoute> = longest.into_iter().map(due).collect();
             DueRoute::sort(&mut routes);
-            Ok(routes)
+            routes
         })
         .await
     }
 
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
-        self.call("count_due", |tables, now| {
+        self.read("count_due", |tables, now| {
             let of_queue = tables.indexes.pending_levels(|route| route.queue == *queue);
             let jobs = of_queue.into_iter().flat_map(|(_, _, jobs)| jobs);
             let due = jobs.filter(|(run_at, _)| *run_at <= now);
-            Ok(due.zip(0..limit).count() as u64)
+            due.zip(0..limit).count() as u64
         })
         .await
+    }
+}
+
+impl Tables {
+    pub(super) fn pause_queue(&mut self, queue: &Name) -> Changed {
+        Changed::when(self.paused_queues.insert(queue.clone()))
+    }
+
+    pub(super) fn resume_queue(&mut self, queue: &Name) -> Changed {
+        Changed::when(self.paused_queues.remove(queue))
     }
 }

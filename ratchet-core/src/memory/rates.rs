@@ -1,6 +1,9 @@
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 
-use super::MemoryStore;
+use super::tables::Tables;
+use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::model::{RateAnswer, RateRequest};
 use crate::name::Name;
@@ -10,37 +13,41 @@ use crate::store::RateStore;
 #[async_trait]
 impl RateStore for MemoryStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        self.call("take", |tables, now| {
-            let take = |request: &RateRequest| {
-                let known = tables.rates.get(&request.key).copied();
-                let taken = request.rate.take(known, now * MICROS);
-                match taken {
-                    Taken::Granted { tat } | Taken::Wait { tat: Some(tat), .. } => {
-                        tables.rates.insert(request.key.clone(), tat);
-                    }
-                    Taken::Wait { tat: None, .. } => {}
-                }
-                taken.answer()
-            };
-            Ok(requests.iter().map(take).collect())
-        })
-        .await
+        self.write(Command::Take(Cow::Borrowed(requests))).await
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {
-        self.call("forget_idle", |tables, now| {
-            let idle: Vec<Name> = tables
-                .rates
-                .iter()
-                .filter(|(_, tat)| **tat <= now * MICROS)
-                .map(|(key, _)| key.clone())
-                .take(limit)
-                .collect();
-            for key in &idle {
-                tables.rates.remove(key);
+        self.write(Command::ForgetIdle { limit }).await
+    }
+}
+
+impl Tables {
+    pub(super) fn take(&mut self, requests: &[RateRequest], now: i64) -> Vec<RateAnswer> {
+        let take = |request: &RateRequest| {
+            let known = self.rates.get(&request.key).copied();
+            let taken = request.rate.take(known, now * MICROS);
+            match taken {
+                Taken::Granted { tat } | Taken::Wait { tat: Some(tat), .. } => {
+                    self.rates.insert(request.key.clone(), tat);
+                }
+                Taken::Wait { tat: None, .. } => {}
             }
-            Ok(idle.len() as u64)
-        })
-        .await
+            taken.answer()
+        };
+        requests.iter().map(take).collect()
+    }
+
+    pub(super) fn forget_idle(&mut self, limit: usize, now: i64) -> u64 {
+        let idle: Vec<Name> = self
+            .rates
+            .iter()
+            .filter(|(_, tat)| **tat <= now * MICROS)
+            .map(|(key, _)| key.clone())
+            .take(limit)
+            .collect();
+        for key in &idle {
+            self.rates.remove(key);
+        }
+        idle.len() as u64
     }
 }

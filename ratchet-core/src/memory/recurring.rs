@@ -1,109 +1,150 @@
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ops::Bound;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
 use super::tables::Tables;
-use crate::error::Result;
+use super::{Command, MemoryStore};
+use crate::error::{InvalidInput, Result};
 use crate::model::{
     DueRecurring, Fired, Guarded, PutOutcome, PutRecurring, RecurringClaimRequest, RecurringFiring,
     RecurringPage, RecurringRecord, RetireRecurring,
 };
 use crate::name::Name;
 use crate::store::{Changed, RecurringStore};
-use crate::time::{self, from_millis};
+use crate::time::{self, Timestamp, from_millis};
 
 #[async_trait]
 impl RecurringStore for MemoryStore {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
-        self.call("put", |tables, now| {
-            tables.require_permit(&put.definition.job().route, "put")?;
-            let name = put.definition.name();
-            let found = tables.recurring.get(name).cloned();
-            let found = found.map(Ok::<_, Infallible>);
-            let Some((record, outcome)) = put.apply(found, from_millis(now)) else {
-                return Ok(PutOutcome::Unchanged);
-            };
-            tables.recurring.insert(name.clone(), record);
-            Ok(outcome)
+        self.write_from("put", |tables, now| {
+            let written = tables.written(put, now);
+            Command::Put {
+                put: Cow::Borrowed(put),
+                next_fire: written.and_then(|(record, _)| record.next_fire),
+            }
         })
         .await
     }
 
     async fn find(&self, name: &Name) -> Result<Option<RecurringRecord>> {
-        self.call("find", |tables, _| Ok(tables.recurring.get(name).cloned()))
+        self.read("find", |tables, _| tables.recurring.get(name).cloned())
             .await
     }
 
     async fn definitions(&self, after: Option<&Name>, limit: usize) -> Result<RecurringPage> {
-        self.call("definitions", |tables, _| {
+        self.read("definitions", |tables, _| {
             let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
             let range = (begin, Bound::Unbounded);
             let behind = tables.recurring.range::<Name, _>(range);
-            Ok(RecurringPage::of(behind, limit, |(name, record)| {
+            RecurringPage::of(behind, limit, |(name, record)| {
                 (Some(name.clone()), Some(record.clone()))
-            }))
+            })
         })
         .await
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
-        self.call("claim_due_recurring", |tables, now| {
-            Ok(tables.claim_due_recurring(request, now))
-        })
-        .await
+        self.write(Command::ClaimDueRecurring(Cow::Borrowed(request)))
+            .await
     }
 
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        self.call("fire", |tables, now| {
-            firings.iter().map(|one| tables.fire(one, now)).collect()
-        })
-        .await
+        self.write(Command::Fire(Cow::Borrowed(firings))).await
     }
 
     async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
-        self.call("set_paused", |tables, now| {
-            let old = tables.recurring.get(name);
-            let other = old.and_then(|record| record.with_pause(paused, from_millis(now)));
-            let Some(other) = other else {
-                return Ok(Changed::Unchanged);
-            };
-            tables.recurring.insert(name.clone(), other);
-            Ok(Changed::Changed)
+        self.write_from("set_paused", |tables, now| {
+            let paused_record = tables.with_pause(name, paused, now);
+            Command::SetPaused {
+                name: name.clone(),
+                paused,
+                next_fire: paused_record.and_then(|record| record.next_fire),
+            }
         })
         .await
     }
 
     async fn delete(&self, name: &Name) -> Result<Changed> {
-        self.call("delete", |tables, _| {
-            Ok(Changed::when(tables.recurring.remove(name).is_some()))
-        })
-        .await
+        self.write(Command::Delete(name.clone())).await
     }
 
     async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        self.call("retire", |tables, now| {
-            if !tables.is_tenure(Some(&request.guard), now) {
-                return Ok(Guarded::Stale);
-            }
-            let Some(began) = tables.nodes.get(&request.node).map(|node| node.started_at) else {
-                return Ok(Guarded::Done(Vec::new()));
-            };
-            let mut retired = Vec::new();
-            tables.recurring.retain(|name, record| {
-                let retires = request.retires(name, record.declared, record.created_at, began);
-                retired.extend(retires.then(|| name.clone()));
-                !retires
-            });
-            Ok(Guarded::Done(retired))
-        })
-        .await
+        self.write(Command::Retire(Cow::Borrowed(request))).await
     }
 }
 
 impl Tables {
-    fn claim_due_recurring(&mut self, request: &RecurringClaimRequest, now: i64) -> DueRecurring {
+    /// Returns the definition as a put writes it at this time. The next slot depends on the
+    /// time-zone data of this process. `None` if the put changes nothing.
+    fn written(&self, put: &PutRecurring, now: i64) -> Option<(RecurringRecord, PutOutcome)> {
+        let found = self.recurring.get(put.definition.name()).cloned();
+        put.apply(found.map(Ok::<_, Infallible>), from_millis(now))
+    }
+
+    pub(super) fn put(
+        &mut self,
+        put: &PutRecurring,
+        next_fire: Option<Timestamp>,
+        now: i64,
+    ) -> Result<PutOutcome, InvalidInput> {
+        self.require_permit(&put.definition.job().route)?;
+        let Some((mut record, outcome)) = self.written(put, now) else {
+            return Ok(PutOutcome::Unchanged);
+        };
+        record.next_fire = next_fire;
+        self.recurring.insert(put.definition.name().clone(), record);
+        Ok(outcome)
+    }
+
+    /// Returns the definition as a pause or its end writes it at this time. The next slot depends
+    /// on the time-zone data of this process. `None` if the call changes nothing.
+    fn with_pause(&self, name: &Name, paused: bool, now: i64) -> Option<RecurringRecord> {
+        let old = self.recurring.get(name)?;
+        old.with_pause(paused, from_millis(now))
+    }
+
+    pub(super) fn set_paused(
+        &mut self,
+        name: &Name,
+        paused: bool,
+        next_fire: Option<Timestamp>,
+        now: i64,
+    ) -> Changed {
+        let Some(mut record) = self.with_pause(name, paused, now) else {
+            return Changed::Unchanged;
+        };
+        record.next_fire = next_fire;
+        self.recurring.insert(name.clone(), record);
+        Changed::Changed
+    }
+
+    pub(super) fn delete(&mut self, name: &Name) -> Changed {
+        Changed::when(self.recurring.remove(name).is_some())
+    }
+
+    pub(super) fn retire(&mut self, request: &RetireRecurring, now: i64) -> Guarded<Vec<Name>> {
+        if !self.is_tenure(Some(&request.guard), now) {
+            return Guarded::Stale;
+        }
+        let Some(began) = self.nodes.get(&request.node).map(|node| node.started_at) else {
+            return Guarded::Done(Vec::new());
+        };
+        let mut retired = Vec::new();
+        self.recurring.retain(|name, record| {
+            let retires = request.retires(name, record.declared, record.created_at, began);
+            retired.extend(retires.then(|| name.clone()));
+            !retires
+        });
+        Guarded::Done(retired)
+    }
+
+    pub(super) fn claim_due_recurring(
+        &mut self,
+        request: &RecurringClaimRequest,
+        now: i64,
+    ) -> DueRecurring {
         let now = from_millis(now);
         let until = time::add(now, request.lease);
         let due = self.recurring.values().filter(|record| record.is_due(now));
@@ -130,7 +171,15 @@ impl Tables {
         }
     }
 
-    fn fire(&mut self, firing: &RecurringFiring, now: i64) -> Result<Fired> {
+    pub(super) fn fire_all(
+        &mut self,
+        firings: &[RecurringFiring],
+        now: i64,
+    ) -> Result<Vec<Fired>, InvalidInput> {
+        firings.iter().map(|one| self.fire(one, now)).collect()
+    }
+
+    fn fire(&mut self, firing: &RecurringFiring, now: i64) -> Result<Fired, InvalidInput> {
         let old = self.recurring.get(&firing.token.name);
         let Some(fired) = old.and_then(|record| record.fired(firing)) else {
             return Ok(Fired::Stale);

@@ -1,7 +1,9 @@
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 
-use super::MemoryStore;
 use super::tables::Tables;
+use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::id::JobId;
 use crate::json::Json;
@@ -12,34 +14,36 @@ use crate::store::SignalStore;
 #[async_trait]
 impl SignalStore for MemoryStore {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        self.call("deliver", |tables, now| {
-            Ok(match &signal.target {
-                SignalTarget::Key(key) => tables.signal_all(key, &signal.payload, now),
-                SignalTarget::Job(job) => tables.signal_one(*job, &signal.payload, now),
-            })
-        })
-        .await
+        self.write(Command::Deliver(Cow::Borrowed(signal))).await
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {
-        self.call("expire", |tables, now| {
-            let overdue = tables.jobs().filter(|job| job.is_signal_overdue(now));
-            let overdue = overdue.filter_map(|job| Some((job.signal_deadline()?, job.record.id)));
-            let mut overdue: Vec<(i64, JobId)> = overdue.collect();
-            overdue.sort_unstable();
-            overdue.truncate(limit);
-            let mut failed: Vec<JobId> = overdue.into_iter().map(|(_, id)| id).collect();
-            failed.sort_unstable();
-            for id in &failed {
-                tables.change(*id, |job| job.miss_signal(now));
-            }
-            Ok(failed)
-        })
-        .await
+        self.write(Command::Expire { limit }).await
     }
 }
 
 impl Tables {
+    pub(super) fn deliver(&mut self, signal: &Signal, now: i64) -> Delivered {
+        match &signal.target {
+            SignalTarget::Key(key) => self.signal_all(key, &signal.payload, now),
+            SignalTarget::Job(job) => self.signal_one(*job, &signal.payload, now),
+        }
+    }
+
+    pub(super) fn expire(&mut self, limit: usize, now: i64) -> Vec<JobId> {
+        let overdue = self.jobs().filter(|job| job.is_signal_overdue(now));
+        let overdue = overdue.filter_map(|job| Some((job.signal_deadline()?, job.record.id)));
+        let mut overdue: Vec<(i64, JobId)> = overdue.collect();
+        overdue.sort_unstable();
+        overdue.truncate(limit);
+        let mut failed: Vec<JobId> = overdue.into_iter().map(|(_, id)| id).collect();
+        failed.sort_unstable();
+        for id in &failed {
+            self.change(*id, |job| job.miss_signal(now));
+        }
+        failed
+    }
+
     fn signal_one(&mut self, job: JobId, payload: &Json, now: i64) -> Delivered {
         let Some(row) = self.job(job) else {
             return Delivered::NotFound;

@@ -1,4 +1,6 @@
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use super::archive::Archived;
 use super::indexes::Indexes;
@@ -9,23 +11,26 @@ use crate::model::{Attempt, NodeRecord, RecurringRecord, StoredJob};
 use crate::name::Name;
 use crate::store::StoredLock;
 
-/// All data of a memory store.
-#[derive(Clone, Default)]
+/// All data of a memory store. The serialized form lacks what [`Tables::rebuild`] derives.
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Tables {
     jobs: BTreeMap<JobId, StoredJob>,
     /// The ended claims of each job. A job without ended claims has no entry.
-    history: HashMap<JobId, Vec<Attempt>>,
+    history: BTreeMap<JobId, Vec<Attempt>>,
+    #[serde(skip)]
     pub(super) indexes: Indexes,
     /// The first job that was enqueued with each idempotency key. Entries are never deleted.
-    pub(super) idempotency_keys: HashMap<Name, JobId>,
+    pub(super) idempotency_keys: BTreeMap<Name, JobId>,
     /// The unfinished jobs of each lane, in order.
+    #[serde(skip)]
     pub(super) lanes: Lanes,
+    #[serde(rename = "batches")]
     pub(super) links: Links,
     pub(super) paused_queues: BTreeSet<Name>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     /// The locks by name. A released or expired lock is kept, because its fences must never repeat.
     pub(super) locks: BTreeMap<Name, StoredLock>,
-    pub(super) versions: HashMap<Name, u64>,
+    pub(super) versions: BTreeMap<Name, u64>,
     pub(super) recurring: BTreeMap<Name, RecurringRecord>,
     pub(super) archive: BTreeMap<JobId, Archived>,
     /// The maximum number of permits of each resource.
@@ -35,6 +40,16 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    /// Derives from the jobs what the serialized form lacks: the indexes, the lanes, and the
+    /// children of each parent.
+    pub(super) fn rebuild(&mut self) {
+        for job in self.jobs.values() {
+            self.indexes.add(&job.record);
+            self.lanes.restore(job);
+            self.links.link(job.record.id, &job.record.spec.after);
+        }
+    }
+
     pub(super) fn job(&self, id: JobId) -> Option<&StoredJob> {
         self.jobs.get(&id)
     }

@@ -1,6 +1,7 @@
 use async_trait::async_trait;
 
-use super::MemoryStore;
+use super::tables::Tables;
+use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::id::next_in_time;
 use crate::model::{Guard, Guarded};
@@ -10,22 +11,34 @@ use crate::store::VersionStore;
 #[async_trait]
 impl VersionStore for MemoryStore {
     async fn bump(&self, namespace: &Name, guard: Option<&Guard>) -> Result<Guarded<u64>> {
-        self.call("bump", |tables, now| {
-            if !tables.is_tenure(guard, now) {
-                return Ok(Guarded::Stale);
-            }
-            let version = tables.versions.entry(namespace.clone()).or_default();
-            *version = next_in_time(*version, now);
-            Ok(Guarded::Done(*version))
+        self.write(Command::Bump {
+            namespace: namespace.clone(),
+            guard: guard.cloned(),
         })
         .await
     }
 
     async fn versions(&self, namespaces: &[Name]) -> Result<Vec<u64>> {
-        self.call("versions", |tables, _| {
+        self.read("versions", |tables, _| {
             let version = |name: &Name| tables.versions.get(name).copied().unwrap_or(0);
-            Ok(namespaces.iter().map(version).collect())
+            namespaces.iter().map(version).collect()
         })
         .await
+    }
+}
+
+impl Tables {
+    pub(super) fn bump(
+        &mut self,
+        namespace: &Name,
+        guard: Option<&Guard>,
+        now: i64,
+    ) -> Guarded<u64> {
+        if !self.is_tenure(guard, now) {
+            return Guarded::Stale;
+        }
+        let version = self.versions.entry(namespace.clone()).or_default();
+        *version = next_in_time(*version, now);
+        Guarded::Done(*version)
     }
 }

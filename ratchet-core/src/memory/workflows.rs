@@ -1,8 +1,10 @@
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use async_trait::async_trait;
 
-use super::MemoryStore;
+use super::tables::Tables;
+use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::id::{BatchId, JobId};
 use crate::model::{BatchClosed, BatchPurge, BatchRecord, Guarded, Link, Parent, StoredJob};
@@ -12,35 +14,17 @@ use crate::time::{self, duration_millis, from_millis};
 #[async_trait]
 impl WorkflowStore for MemoryStore {
     async fn create_batch(&self, batch: BatchId) -> Result<Changed> {
-        self.call("create_batch", |tables, now| {
-            let batches = &mut tables.links.batches;
-            if batches.contains_key(&batch) {
-                return Ok(Changed::Unchanged);
-            }
-            batches.insert(batch, BatchRecord::new(batch, from_millis(now)));
-            Ok(Changed::Changed)
-        })
-        .await
+        self.write(Command::CreateBatch(batch)).await
     }
 
     async fn close_batch(&self, batch: BatchId) -> Result<BatchClosed> {
-        self.call("close_batch", |tables, _| {
-            let Some(record) = tables.links.batches.get_mut(&batch) else {
-                return Ok(BatchClosed::NotFound);
-            };
-            let closed = record.close();
-            if closed == BatchClosed::Closed {
-                tables.links.changed(batch);
-            }
-            Ok(closed)
-        })
-        .await
+        self.write(Command::CloseBatch(batch)).await
     }
 
     async fn batches(&self, ids: &[BatchId]) -> Result<Vec<Option<BatchRecord>>> {
-        self.call("batches", |tables, _| {
+        self.read("batches", |tables, _| {
             let read = |id: &BatchId| tables.links.batches.get(id).cloned();
-            Ok(ids.iter().map(read).collect())
+            ids.iter().map(read).collect()
         })
         .await
     }
@@ -50,48 +34,24 @@ impl WorkflowStore for MemoryStore {
         limit: usize,
         before: Option<BatchId>,
     ) -> Result<Vec<BatchRecord>> {
-        self.call("recent_batches", |tables, _| {
+        self.read("recent_batches", |tables, _| {
             let end = before.map_or(Bound::Unbounded, Bound::Excluded);
             let older = tables.links.batches.range((Bound::Unbounded, end));
-            Ok(older
-                .rev()
-                .map(|(_, batch)| batch.clone())
-                .take(limit)
-                .collect())
+            let older = older.rev().map(|(_, batch)| batch.clone());
+            older.take(limit).collect()
         })
         .await
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        self.call("purge_batches", |tables, now| {
-            if !tables.is_tenure(request.guard.as_ref(), now) {
-                return Ok(Guarded::Stale);
-            }
-            let cutoff = now.saturating_sub(duration_millis(request.older_than));
-            let is_old = |batch: &&BatchRecord| {
-                batch
-                    .ended_at
-                    .is_some_and(|at| time::to_millis(at) < cutoff)
-            };
-            let batches = tables.links.batches.values();
-            let mut old: Vec<_> = batches
-                .filter(is_old)
-                .map(|batch| (batch.ended_at, batch.id))
-                .collect();
-            old.sort_unstable();
-            old.truncate(request.limit);
-            for (_, batch) in &old {
-                tables.links.batches.remove(batch);
-            }
-            Ok(Guarded::Done(old.len() as u64))
-        })
-        .await
+        self.write(Command::PurgeBatches(Cow::Borrowed(request)))
+            .await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {
-        self.call("parents_of", |tables, _| {
+        self.read("parents_of", |tables, _| {
             let links = |id: &JobId| tables.job(*id).into_iter().flat_map(StoredJob::links);
-            Ok(jobs.iter().map(|id| links(id).collect()).collect())
+            jobs.iter().map(|id| links(id).collect()).collect()
         })
         .await
     }
@@ -102,14 +62,59 @@ impl WorkflowStore for MemoryStore {
         limit: usize,
         after: Option<JobId>,
     ) -> Result<Vec<Link>> {
-        self.call("children_of", |tables, _| {
+        self.read("children_of", |tables, _| {
             let children = tables.links.children.get(&parent).into_iter().flatten();
             let children = children.filter(|child| after.is_none_or(|after| **child > after));
             let children = children.filter_map(|child| tables.job(*child));
             let links = children.flat_map(StoredJob::links);
             let on_parent = links.filter(|link| link.after.parent() == parent);
-            Ok(on_parent.take(limit).collect())
+            on_parent.take(limit).collect()
         })
         .await
+    }
+}
+
+impl Tables {
+    pub(super) fn create_batch(&mut self, batch: BatchId, now: i64) -> Changed {
+        let batches = &mut self.links.batches;
+        if batches.contains_key(&batch) {
+            return Changed::Unchanged;
+        }
+        batches.insert(batch, BatchRecord::new(batch, from_millis(now)));
+        Changed::Changed
+    }
+
+    pub(super) fn close_batch(&mut self, batch: BatchId) -> BatchClosed {
+        let Some(record) = self.links.batches.get_mut(&batch) else {
+            return BatchClosed::NotFound;
+        };
+        let closed = record.close();
+        if closed == BatchClosed::Closed {
+            self.links.changed(batch);
+        }
+        closed
+    }
+
+    pub(super) fn purge_batches(&mut self, request: &BatchPurge, now: i64) -> Guarded<u64> {
+        if !self.is_tenure(request.guard.as_ref(), now) {
+            return Guarded::Stale;
+        }
+        let cutoff = now.saturating_sub(duration_millis(request.older_than));
+        let is_old = |batch: &&BatchRecord| {
+            batch
+                .ended_at
+                .is_some_and(|at| time::to_millis(at) < cutoff)
+        };
+        let batches = self.links.batches.values();
+        let mut old: Vec<_> = batches
+            .filter(is_old)
+            .map(|batch| (batch.ended_at, batch.id))
+            .collect();
+        old.sort_unstable();
+        old.truncate(request.limit);
+        for (_, batch) in &old {
+            self.links.batches.remove(batch);
+        }
+        Guarded::Done(old.len() as u64)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::limits;
@@ -188,7 +190,7 @@ impl ArchivePage {
 }
 
 /// A request to delete archived jobs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ArchivePurge {
     /// The time that must have passed since a job finished, by the database's clock.

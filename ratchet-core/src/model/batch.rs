@@ -24,7 +24,7 @@ use crate::time::{Timestamp, from_millis, to_millis};
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BatchRecord {
     /// The id of the batch.
@@ -198,8 +198,9 @@ impl Tally {
 /// assert_eq!(client.close_batch(batch).await?, BatchClosed::Already);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum BatchClosed {
     /// The batch was open and is closed now. No more jobs can join it.
     Closed,
@@ -210,7 +211,7 @@ pub enum BatchClosed {
 }
 
 /// A request to delete ended batches.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct BatchPurge {
     /// The time that must have passed since a batch ended, by the database's clock.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::{ClaimToken, NodeId};
 use crate::json::Json;
@@ -28,7 +30,7 @@ use crate::trace::TraceContext;
 /// assert!(!Route::from_texts("images", "resize", "", "")?.matches(&request));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClaimRequest {
     /// The node that will hold the claims.
@@ -144,7 +146,7 @@ impl ClaimRequest {
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Claim {
     /// The token that every later write for this claim must carry.
@@ -226,16 +228,18 @@ impl Claim {
 }
 
 /// The input of a body: the payload and the checkpoint of its job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInput {
     /// The payload: the arguments of the handler.
+    #[serde(with = "crate::json::text")]
     pub payload: Json,
     /// The last checkpoint that an earlier attempt saved. `None` if there is no checkpoint.
+    #[serde(with = "crate::json::optional_text")]
     pub checkpoint: Option<Json>,
 }
 
 /// A claimed job: its claim and the input of its body.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimedJob {
     /// The claim.
     pub claim: Claim,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::{Timestamp, duration_millis, to_millis};
 
 /// The maximum number of clock steps that are kept. If there are more, the two earliest steps are
@@ -27,7 +29,7 @@ const MAX_STEPS: usize = 16;
 /// let request = ReclaimRequest::new().clock(trust);
 /// assert_ne!(request.clock, ClockTrust::FULL);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockTrust {
     /// The steps forward, in the order in which they happened.
     steps: Vec<ForwardStep>,
@@ -36,7 +38,7 @@ pub struct ClockTrust {
 }
 
 /// A step forward of the database's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ForwardStep {
     /// The latest time that may have been stored before the step.
     at: Timestamp,

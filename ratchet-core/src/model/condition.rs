@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
@@ -22,8 +22,9 @@ use crate::state::JobState;
 /// assert!(!large.met_by(JobState::Failed, None));
 /// # Ok::<(), ratchet::InvalidInput>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum Condition {
     /// The parent succeeded.
     Succeeded,
@@ -36,6 +37,7 @@ pub enum Condition {
         /// A JSON pointer, such as `/items/0/size`. An empty pointer selects the whole result.
         pointer: String,
         /// The expected value. An integer never equals a floating-point number: 1 is not 1.0.
+        #[serde(with = "crate::json::text")]
         value: Json,
     },
     /// The parent succeeded, and its result does not have this value at this JSON pointer. A result
@@ -44,6 +46,7 @@ pub enum Condition {
         /// A JSON pointer, as in [`ResultIs`](Self::ResultIs).
         pointer: String,
         /// The other value.
+        #[serde(with = "crate::json::text")]
         value: Json,
     },
     /// The parent succeeded, and its result has a number at this JSON pointer that compares like
@@ -55,6 +58,7 @@ pub enum Condition {
         comparison: Comparison,
         /// A number. Integers and floating-point numbers are compared by their exact values: 1
         /// equals 1.0.
+        #[serde(with = "crate::json::text")]
         number: Json,
     },
     /// The parent meets `condition`, and none of the conditions `earlier`. [`Condition::choice`]
@@ -68,7 +72,8 @@ pub enum Condition {
 }
 
 /// How a number in a result must compare with a given number, see [`Condition::result_compares`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Comparison {
     /// The result is less than the number.
     Less,
@@ -114,7 +119,7 @@ impl Condition {
     /// Creates the condition that the parent succeeded and its result has this value at this JSON
     /// pointer. If the value does not serialize, the enqueue fails.
     #[must_use]
-    pub fn result_is<T: serde::Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
+    pub fn result_is<T: Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
         Self::ResultIs {
             pointer: pointer.to_owned(),
             value: encoded(value),
@@ -133,7 +138,7 @@ impl Condition {
     /// # Ok::<(), ratchet::InvalidInput>(())
     /// ```
     #[must_use]
-    pub fn result_is_not<T: serde::Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
+    pub fn result_is_not<T: Serialize + ?Sized>(pointer: &str, value: &T) -> Self {
         Self::ResultIsNot {
             pointer: pointer.to_owned(),
             value: encoded(value),
@@ -153,7 +158,7 @@ impl Condition {
     /// # Ok::<(), ratchet::InvalidInput>(())
     /// ```
     #[must_use]
-    pub fn result_compares<T: serde::Serialize + ?Sized>(
+    pub fn result_compares<T: Serialize + ?Sized>(
         pointer: &str,
         comparison: Comparison,
         number: &T,
@@ -341,7 +346,7 @@ fn refuse(problem: String) -> Result<(), InvalidInput> {
 }
 
 /// Returns the value as JSON, or as an empty text, which the validation refuses.
-fn encoded<T: serde::Serialize + ?Sized>(value: &T) -> Json {
+fn encoded<T: Serialize + ?Sized>(value: &T) -> Json {
     Json::encode("parent", value).unwrap_or_else(|_| Json::from_stored(""))
 }
 

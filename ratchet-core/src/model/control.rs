@@ -1,5 +1,7 @@
 //! Actions on jobs: the selection of the jobs, and the outcome for each.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::limits;
@@ -85,7 +87,7 @@ impl JobSelector {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acted {
     /// The id of the job.
     pub job: JobId,
@@ -105,8 +107,9 @@ pub struct Acted {
 /// assert_eq!(client.cancel(id).await?, ActionOutcome::Refused(JobState::Cancelled));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum ActionOutcome {
     /// The job now has this state.
     Became(JobState),

@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 use crate::id::Fence;
 use crate::name::Name;
 
@@ -19,7 +21,7 @@ use crate::name::Name;
 /// }
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
     /// The name of the lock.
     pub lock: Name,
@@ -37,7 +39,8 @@ pub struct Guard {
 /// assert_eq!(Guarded::Done(7).done(), Some(7));
 /// assert_eq!(Guarded::<u64>::Stale.done(), None);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Guarded<T> {
     /// The write took effect and returned this value.
     Done(T),

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::BatchId;
 use crate::json::Json;
 use crate::model::{After, FIRST_VERSION, RecurringOrigin, SignalWait};
@@ -25,12 +27,13 @@ use crate::trace::TraceContext;
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobSpec {
     /// The queue, the kind, and the required capability and permit.
     pub route: Route,
     /// The arguments of the handler.
+    #[serde(with = "crate::json::text")]
     pub payload: Json,
     /// The version of the payload; see [`Job::VERSION`](crate::Job::VERSION).
     pub payload_version: u32,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::id::{BatchId, JobId};
 use crate::model::{BatchRecord, Condition};
@@ -17,8 +19,9 @@ use crate::model::{BatchRecord, Condition};
 /// let report = report.after_batch(batch, BatchCondition::SucceededAtLeast { percent: 95 });
 /// # let _ = report;
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum BatchCondition {
     /// The batch has ended.
     Ended,
@@ -142,7 +145,8 @@ impl fmt::Display for Parent {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum After {
     /// A job.
     Job {
@@ -261,8 +265,9 @@ impl After {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
+#[serde(rename_all = "snake_case")]
 pub enum LinkState {
     /// The condition is not met yet, but can still be met.
     Open = 0,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::due::RunAt;
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
@@ -40,11 +40,12 @@ use crate::trace::TraceContext;
 ///     .delay(Duration::from_secs(30));
 /// assert!(job.validate().is_ok());
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NewJob {
     id: JobId,
     spec: JobSpec,
     run_at: RunAt,
+    #[serde(skip)]
     problem: Option<InvalidInput>,
 }
 
@@ -465,7 +466,8 @@ fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>)
 /// assert_eq!(client.enqueue(job()).await?, Enqueued::Duplicate(first.id()));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Enqueued {
     /// The job is stored under this id. Another enqueue of the same [`NewJob`] also returns this
     /// outcome as long as the job is stored.

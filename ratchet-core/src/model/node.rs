@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::id::{ClaimToken, NodeId};
 use crate::model::{ClockTrust, Guard, NodeTotals, PoolProfile};
@@ -26,8 +28,9 @@ use crate::time::{self, Timestamp, duration_millis, to_millis, whole_millis};
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
+#[serde(rename_all = "snake_case")]
 pub enum NodeStatus {
     /// The node is starting and does not claim jobs yet.
     Joining = 0,
@@ -117,7 +120,7 @@ impl NodeStatus {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeLoad {
     /// The number of job bodies that are running.
@@ -172,7 +175,7 @@ impl NodeLoad {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeProfile {
     /// The roles of the node: `worker` if it runs jobs, and the roles in which it may lead.
@@ -225,7 +228,7 @@ impl NodeProfile {
 }
 
 /// The heartbeat of a node. It shows that the node is alive, and reports its state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Heartbeat {
     /// The node.
@@ -277,7 +280,7 @@ impl Heartbeat {
 }
 
 /// The reply to a heartbeat.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HeartbeatReply {
     /// The time of this heartbeat, by the database's clock.
@@ -324,7 +327,7 @@ impl HeartbeatReply {
 }
 
 /// A running claim, as the store lists it under its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OwnedClaim {
     /// The token of the claim.
@@ -359,7 +362,7 @@ impl OwnedClaim {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeRecord {
     /// The node.
@@ -458,7 +461,7 @@ impl NodeRecord {
 
 /// A pass over the stored nodes. It marks silent nodes dead, or left if they were draining. It also
 /// deletes nodes that ended long ago.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NodeSweep {
     /// The minimum silence after which a node is marked dead; see [`NodeRecord::patience`].
@@ -524,7 +527,7 @@ impl NodeSweep {
 }
 
 /// The result of a pass over the nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweptNodes {
     /// The nodes that this pass marked dead or left, in order of their ids.
     pub died: Vec<NodeId>,

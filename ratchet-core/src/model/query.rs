@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::{BatchId, JobId};
 use crate::limits;
@@ -322,7 +324,7 @@ impl QueueInfo {
 }
 
 /// A request to delete finished jobs, or to move them into the archive.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PurgeRequest {
     /// The state of the jobs. It must be terminal.

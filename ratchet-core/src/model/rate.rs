@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::limits;
 use crate::name::Name;
 use crate::rate::Rate;
 
 /// A request to start one job under a key that has a rate limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RateRequest {
     /// The key. All starts under the same key share one rate limit.
@@ -48,7 +50,8 @@ impl RateRequest {
 ///     println!("again in {time:?}");
 /// }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RateAnswer {
     /// The job may start now, and the start is counted.
     Granted,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::ClaimToken;
 use crate::limits;
@@ -30,7 +32,7 @@ use crate::time::duration_millis;
 /// let lost = request.judge(&claim, 20_000).map(|effect| effect.reason);
 /// assert_eq!(lost, Some(ReclaimReason::OwnerLost));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReclaimRequest {
     /// The minimum time without a heartbeat after which a node counts as dead; see
@@ -304,8 +306,9 @@ impl ReclaimEffect {
 }
 
 /// The reason why a claim was reclaimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum ReclaimReason {
     /// The node is dead, has no record any more, or was replaced by a new node with the same label.
     /// The node was not draining. Counts as a crash.
@@ -331,7 +334,7 @@ impl ReclaimReason {
 }
 
 /// A claim that a pass has reclaimed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Reclaimed {
     /// The token of the lost claim. If [`exhausted`](Self::exhausted) is true, the token names no

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::id::{JobId, NodeId};
 use crate::json::Json;
@@ -22,7 +24,7 @@ use crate::time::Timestamp;
 /// assert!(job.spec.tags.iter().any(|tag| tag.as_str() == "tenant:7"));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobRecord {
     /// The id of the job.
@@ -55,8 +57,10 @@ pub struct JobRecord {
     /// The latest progress that the body reported.
     pub progress: Option<Progress>,
     /// The latest checkpoint of the body. The next attempt starts from this checkpoint.
+    #[serde(with = "crate::json::optional_text")]
     pub checkpoint: Option<Json>,
     /// The result that the body returned, if any.
+    #[serde(with = "crate::json::optional_text")]
     pub result: Option<Json>,
     /// The error of the last failed attempt.
     pub last_error: Option<String>,
@@ -115,7 +119,7 @@ impl JobRecord {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// The completed part of the work in percent, 0 to 100.
     pub percent: u8,
@@ -136,7 +140,7 @@ pub struct Progress {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Attempt {
     /// The sequence number of the claim. The first claim of a job has the number 1.
@@ -190,9 +194,10 @@ impl Attempt {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum AttemptOutcome {
     /// The body succeeded.
     Succeeded = 0,

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::ClaimToken;
 use crate::json::Json;
 use crate::limits::{self, MAX_MESSAGE_BYTES, MAX_RESULT_BYTES};
 
 /// A report of a running body: its progress, a checkpoint or a sign of life.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
     /// The token of the claim for which the body runs.
@@ -18,8 +20,9 @@ pub struct Report {
 }
 
 /// The content of a report. Every report also shows that the body has begun and is alive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum ReportKind {
     /// The body is running. This report has no other content.
     Alive,
@@ -31,7 +34,7 @@ pub enum ReportKind {
         message: String,
     },
     /// A checkpoint from which the next attempt should start.
-    Checkpoint(Json),
+    Checkpoint(#[serde(with = "crate::json::text")] Json),
 }
 
 impl Report {
@@ -120,7 +123,8 @@ pub struct LastReport<'a> {
 }
 
 /// The outcome of a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reported {
     /// The report was stored.
     Applied {

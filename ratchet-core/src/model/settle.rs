@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{InvalidInput, StoreError, StoreErrorKind, storable_error};
 use crate::id::{ClaimToken, JobId};
 use crate::json::Json;
@@ -25,12 +27,14 @@ use crate::time::whole_millis;
 /// }
 /// # assert_eq!(in_words(&Outcome::Released), "ended: Released");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The body succeeded.
     Succeeded {
         /// The result to store; `None` to store none.
+        #[serde(with = "crate::json::optional_text")]
         result: Option<Json>,
     },
     /// The attempt failed and will be retried.
@@ -77,7 +81,7 @@ pub enum Outcome {
 ///     }
 /// }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Settlement {
     /// The token of the claim that ends.
@@ -262,7 +266,8 @@ pub struct Effect<'a> {
 }
 
 /// The outcome of a write that takes effect only if its claim token or fence is current.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fenced {
     /// The write took effect.
     Applied,

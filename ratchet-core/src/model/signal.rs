@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::JobId;
 use crate::json::Json;
@@ -22,7 +24,7 @@ use crate::time::Timestamp;
 /// }
 /// # assert!(job.spec().signal.is_some());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SignalWait {
     /// The name of the signal. Several jobs may wait for a signal with the same name.
@@ -57,7 +59,7 @@ impl SignalWait {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SignalRecord {
     /// The deadline of the wait, by the database's clock. A signal that arrives at exactly this
@@ -97,18 +99,20 @@ impl SignalRecord {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Delivery {
     /// When the signal was delivered, by the database's clock.
     pub at: Timestamp,
     /// The payload of the signal.
+    #[serde(with = "crate::json::text")]
     pub payload: Json,
 }
 
 /// The jobs to which a signal is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum SignalTarget {
     /// Every job that currently waits for a signal of this name.
     Key(Name),
@@ -117,12 +121,13 @@ pub enum SignalTarget {
 }
 
 /// A signal to deliver to waiting jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signal {
     /// The jobs to which the signal is sent.
     pub target: SignalTarget,
     /// The payload, which the job can read when it runs. At most 64 KiB of JSON.
+    #[serde(with = "crate::json::text")]
     pub payload: Json,
 }
 
@@ -158,8 +163,9 @@ impl Signal {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
+#[serde(rename_all = "snake_case")]
 pub enum Delivered {
     /// The signal was delivered to exactly these jobs, in order of their ids.
     To(Vec<JobId>),

@@ -1,5 +1,7 @@
 //! A stored job with everything that a store keeps about it, and the rules that change it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::id::{BatchId, ClaimToken, JobId, NodeId};
 use crate::json::Json;
@@ -35,7 +37,7 @@ use crate::time::{Timestamp, duration_millis, from_millis, to_millis};
 /// // The answer may have been lost, so a repeated call returns the same answer.
 /// assert_eq!(job.settle(&end, 4_000), (Fenced::Applied, None));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredJob {
     /// The job as an operator sees it.

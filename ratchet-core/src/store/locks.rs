@@ -2,6 +2,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::id::Fence;
@@ -129,7 +130,8 @@ pub fn renewed_end(stored: i64, now: i64, ttl: i64) -> i64 {
 /// assert!(matches!(acquired, Acquired::Acquired { .. }));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Acquired {
     /// The caller holds the lock.
     Acquired {
@@ -152,7 +154,7 @@ pub enum Acquired {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLock {
     /// The owner that holds the lock.
     pub owner: Name,

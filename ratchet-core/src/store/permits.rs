@@ -1,6 +1,7 @@
 use std::fmt::Debug;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::model::PermitInfo;
@@ -8,7 +9,8 @@ use crate::name::Name;
 use crate::store::Changed;
 
 /// The action of [`PermitStore::set_permits`] if the resource is already known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum IfKnown {
     /// Sets the new number of permits.
     Change,

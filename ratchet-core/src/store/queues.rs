@@ -2,6 +2,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::model::{DueRoute, QueueInfo};
@@ -84,7 +85,8 @@ pub trait QueueStore: Debug + Send + Sync {
 /// assert_eq!(client.pause_queue("mail").await?, Changed::Unchanged);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Changed {
     /// The call changed something.
     Changed,

@@ -22,7 +22,7 @@ use crate::time::millis_between;
 /// assert!(matches!(lock.acquire(&b, 1_000, 1_000), Acquired::Acquired { .. }));
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLock {
     /// The owner that holds the lock, or the last one that held it.
     pub owner: Name,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::InvalidInput;
 use crate::limits::MAX_RUN_AT;
 use crate::model::{JobSpec, NewJob, RecurringOrigin, RunAt};
@@ -171,7 +173,7 @@ fn refused(field: &'static str) -> InvalidInput {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
     pub(super) name: Name,
     pub(super) schedule: Schedule,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{InvalidInput, StoreError, StoreErrorKind};
 use crate::id::{Incarnation, NodeId};
 use crate::limits;
@@ -12,7 +14,7 @@ use crate::name::Name;
 use crate::time::Timestamp;
 
 /// A request to store a recurring definition under its name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PutRecurring {
     /// The definition to store.
@@ -78,7 +80,8 @@ impl PutRecurring {
 /// assert_eq!(recurring.put(hourly()).await?, PutOutcome::Unchanged);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PutOutcome {
     /// The definition was created. No definition with this name existed before.
     Created,
@@ -89,7 +92,7 @@ pub enum PutOutcome {
 }
 
 /// A request to claim recurring definitions whose next slot is due.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecurringClaimRequest {
     /// The node that claims the definitions.
@@ -131,7 +134,7 @@ impl RecurringClaimRequest {
 
 /// The result of a [`RecurringClaimRequest`]: the claimed definitions, and the time until the next
 /// claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueRecurring {
     /// The time of the claim, from the database's clock. The next slots of the definitions were due
     /// at this time.
@@ -149,7 +152,7 @@ pub struct DueRecurring {
 
 /// The firing of one definition: the jobs of its due slots, and its next slot.
 /// [`RecurringRecord::plan`] computes the firing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecurringFiring {
     /// The token of the claimed definition. If the definition has another token when it is fired,
@@ -214,7 +217,8 @@ fn refuse_repeated(firings: &[RecurringFiring]) -> Result<(), InvalidInput> {
 }
 
 /// The outcome of a firing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fired {
     /// The jobs were stored, and the definition was advanced to its next slot. Contains the answer
     /// for each job, in order.
@@ -268,7 +272,7 @@ impl RecurringPage {
 }
 
 /// A request to delete the declared definitions that a program no longer declares.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RetireRecurring {
     /// The names of the definitions that the program declares. These definitions are kept.

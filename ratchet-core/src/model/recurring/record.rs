@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{Incarnation, JobId, NodeId};
 use crate::model::{Definition, NewJob, PutRecurring, RecurringFiring, RunAt};
 use crate::name::Name;
@@ -18,7 +20,7 @@ use crate::time::{self, Timestamp};
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RecurringRecord {
     /// The definition.
@@ -45,7 +47,7 @@ pub struct RecurringRecord {
 
 /// The fencing token of a recurring definition. Every change, claim and firing of the definition
 /// makes older tokens stale. A firing with a stale token changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RecurringToken {
     /// The name of the definition.
     pub name: Name,
@@ -65,7 +67,7 @@ pub struct RecurringToken {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecurringOrigin {
     /// The name of the recurring definition.
     pub name: Name,
