@@ -62,12 +62,13 @@ impl Cx {
             | Power::Lanes
             | Power::Tags
             | Power::IdempotencyKeys
+            | Power::FairKeys
             | Power::Guards => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // If only the fixture had a power, the suite would ignore the cases that need it. If only
         // the suite listed the power, these cases would fail.
-        let all = Power::STORE.iter().chain(&[Power::MachineClock]);
+        let all = Power::STORE.iter().chain(&[Power::MachineClock, Power::FairKeys]);
         let of_fixture = all.map(|power| (*power, has(*power)));
         if let Err(differences) = compare("fixture", of_fixture, &powers) {
             fixture.teardown().await;
@@ -126,6 +127,7 @@ impl Cx {
                     (Power::Lanes, has(StoreFeature::Lanes)),
                     (Power::Tags, has(StoreFeature::Tags)),
                     (Power::IdempotencyKeys, has(StoreFeature::IdempotencyKeys)),
+                    (Power::FairKeys, has(StoreFeature::FairKeys)),
                     (Power::Guards, has(StoreFeature::Guards)),
                 ];
                 if let Err(differences) = compare("store", of_store, &self.powers) {

@@ -245,6 +245,9 @@ pub enum Power {
     /// The store supports idempotency keys. See
     /// [`StoreFeature::IdempotencyKeys`](ratchet_core::store::StoreFeature::IdempotencyKeys).
     IdempotencyKeys,
+    /// The store supports fair keys. See
+    /// [`StoreFeature::FairKeys`](ratchet_core::store::StoreFeature::FairKeys).
+    FairKeys,
     /// The store supports guarded writes. See
     /// [`StoreFeature::Guards`](ratchet_core::store::StoreFeature::Guards).
     Guards,
@@ -290,6 +293,7 @@ impl Power {
         Self::Lanes,
         Self::Tags,
         Self::IdempotencyKeys,
+        Self::FairKeys,
         Self::Guards,
     ];
 }

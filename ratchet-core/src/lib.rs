@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod due;
 pub mod engine;
 pub mod error;
+pub mod fair;
 pub mod handler;
 pub mod host;
 pub mod id;

@@ -376,6 +376,14 @@ macro_rules! store {
                 self.$shared().call_policy()
             }
 
+            fn lacks(
+                &self,
+                feature: ::ratchet_core::store::StoreFeature,
+            ) -> Option<&'static str> {
+                let lacks = feature == ::ratchet_core::store::StoreFeature::FairKeys;
+                lacks.then_some("this version does not store turns in this database")
+            }
+
             fn call_timed_out(&self) {
                 self.$shared().drop_idle();
             }

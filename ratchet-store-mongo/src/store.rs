@@ -429,6 +429,7 @@ impl Store for MongoStore {
                      set, for which one member is enough",
                 )
             }
+            StoreFeature::FairKeys => Some("this version does not store turns in this database"),
             _ => None,
         }
     }

@@ -14,6 +14,7 @@ mod diag;
 mod differential;
 mod enqueue;
 mod errors;
+mod fair;
 mod given_up;
 mod guard;
 mod keys;
@@ -98,6 +99,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     time::CASES,
     limits::CASES,
     errors::CASES,
+    fair::CASES,
     migrate::CASES,
     concurrency::CASES,
     differential::CASES,

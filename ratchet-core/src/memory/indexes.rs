@@ -1,7 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
+use crate::fair::{self, Last};
 use crate::id::JobId;
-use crate::model::JobRecord;
+use crate::model::{FairKey, JobRecord, StoredJob};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::route::Route;
@@ -11,7 +13,7 @@ use crate::time;
 /// Indexes of the jobs, by the properties for which store calls search.
 #[derive(Clone, Default)]
 pub(super) struct Indexes {
-    /// The pending jobs of each route and priority. The jobs of one priority are in claim order.
+    /// The pending jobs of each route and priority.
     pending: BTreeMap<Route, [Level; Priority::ALL.len()]>,
     pub(super) running: BTreeSet<JobId>,
     /// The ended jobs, by the time at which they ended, in milliseconds since 1970.
@@ -20,12 +22,103 @@ pub(super) struct Indexes {
     pub(super) unique_keys: BTreeMap<Name, JobId>,
 }
 
-/// The pending jobs of one route and priority, in claim order: due time in milliseconds, and id.
-type Level = BTreeSet<(i64, JobId)>;
+/// The pending jobs of one route and priority.
+#[derive(Clone, Default)]
+pub(super) struct Level {
+    /// The jobs without a fair key in claim order: due time in milliseconds, and id.
+    pub(super) plain: BTreeSet<(i64, JobId)>,
+    /// The jobs with a fair key. `None` if there was never one.
+    pub(super) fair: Option<Box<FairLevel>>,
+}
+
+/// The pending jobs with a fair key of one route and priority.
+#[derive(Clone, Default)]
+pub(super) struct FairLevel {
+    /// All jobs: due time in milliseconds, and id.
+    due: BTreeSet<(i64, JobId)>,
+    /// The jobs without a turn, in the same way.
+    asleep: BTreeSet<(i64, JobId)>,
+    /// The jobs with a turn in claim order, with their due times.
+    pub(super) turns: BTreeMap<(i64, Name, JobId), i64>,
+    /// The turns of each key, with the costs of the jobs.
+    keys: BTreeMap<Name, BTreeMap<(i64, JobId), u32>>,
+}
+
+impl FairLevel {
+    /// Returns the turn of a job of this key that is due at `now`.
+    fn turn(&self, key: &FairKey, now: i64) -> i64 {
+        let first = self.turns.first_key_value().map(|((turn, ..), _)| *turn);
+        let last = self.keys.get(key.name()).and_then(BTreeMap::last_key_value);
+        let last = last.map(|((turn, _), cost)| Last {
+            turn: *turn,
+            cost: *cost,
+        });
+        fair::turn(first, last, key.cost(), now)
+    }
+
+    fn add(&mut self, job: &StoredJob, key: &FairKey, run_at: i64) {
+        let id = job.record.id;
+        self.due.insert((run_at, id));
+        match job.turn {
+            None => drop(self.asleep.insert((run_at, id))),
+            Some(turn) => {
+                self.turns.insert((turn, key.name().clone(), id), run_at);
+                let turns = self.keys.entry(key.name().clone()).or_default();
+                turns.insert((turn, id), key.cost());
+            }
+        }
+    }
+
+    fn remove(&mut self, job: &StoredJob, key: &FairKey, run_at: i64) {
+        let id = job.record.id;
+        self.due.remove(&(run_at, id));
+        self.asleep.remove(&(run_at, id));
+        if let Some(turn) = job.turn {
+            self.turns.remove(&(turn, key.name().clone(), id));
+            if let Some(turns) = self.keys.get_mut(key.name()) {
+                turns.remove(&(turn, id));
+                if turns.is_empty() {
+                    self.keys.remove(key.name());
+                }
+            }
+        }
+    }
+}
+
+impl Level {
+    /// Returns the jobs that are due at `now`: due time in milliseconds, and id. The longest due of
+    /// the jobs without a fair key comes first, and then the longest due of the others.
+    pub(super) fn due(&self, now: i64) -> impl Iterator<Item = &(i64, JobId)> {
+        let fair = self.fair.iter().map(|fair| &fair.due);
+        let all = std::iter::once(&self.plain).chain(fair);
+        all.flat_map(move |jobs| jobs.iter().take_while(move |(run_at, _)| *run_at <= now))
+    }
+
+    /// Returns the jobs without or with a fair key that a claim at `now` may take, in claim order.
+    pub(super) fn claimable(
+        &self,
+        fair: bool,
+        now: i64,
+    ) -> impl Iterator<Item = Result<(i64, JobId), Infallible>> {
+        let plain = (!fair).then_some(&self.plain).into_iter().flatten();
+        let plain = plain.take_while(move |(run_at, _)| *run_at <= now).copied();
+        let fair = self.fair.iter().filter(move |_| fair);
+        let turns = fair.flat_map(|fair| &fair.turns);
+        let turns = turns.map(|((.., id), run_at)| (*run_at, *id));
+        plain.chain(turns).map(Ok)
+    }
+
+    /// Returns the due time of the job that is due first.
+    pub(super) fn first_due(&self) -> Option<i64> {
+        let fair = self.fair.as_ref().and_then(|fair| fair.due.first());
+        let firsts = [self.plain.first(), fair].into_iter().flatten();
+        firsts.map(|(run_at, _)| *run_at).min()
+    }
+}
 
 impl Indexes {
-    /// Returns the pending jobs of the routes for which `matches` returns true. There is one entry
-    /// for each route and priority, with its jobs in claim order.
+    /// Returns the pending jobs of the routes for which `matches` returns true, one entry for each
+    /// route and priority.
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
@@ -41,13 +134,46 @@ impl Indexes {
             .collect()
     }
 
+    /// Returns the sleeping jobs that are due at `now`, of the routes for which `matches` returns
+    /// true, the longest due first.
+    pub(super) fn sleepers(&self, matches: impl Fn(&Route) -> bool, now: i64) -> Vec<JobId> {
+        let levels = self.pending_levels(matches);
+        let asleep = levels
+            .iter()
+            .filter_map(|(_, _, level)| level.fair.as_ref());
+        let due = asleep.flat_map(|fair| fair.asleep.iter().take_while(|(at, _)| *at <= now));
+        let due: BTreeSet<&(i64, JobId)> = due.collect();
+        due.into_iter().map(|(_, id)| *id).collect()
+    }
+
+    /// Returns the turn of this job if it sleeps and is due at `now`.
+    pub(super) fn turn(&self, job: &StoredJob, now: i64) -> Option<i64> {
+        let due = time::to_millis(job.record.run_at) <= now;
+        let key = job.sleeps().filter(|_| due)?;
+        let levels = self.pending.get(&job.record.spec.route)?;
+        let level = &levels[usize::from(job.record.spec.priority.level())];
+        Some(level.fair.as_ref()?.turn(key, now))
+    }
+
+    fn level(&mut self, job: &JobRecord) -> &mut Level {
+        let levels = self.pending.entry(job.spec.route.clone()).or_default();
+        &mut levels[usize::from(job.spec.priority.level())]
+    }
+
     /// Adds a job to the indexes.
-    pub(super) fn add(&mut self, job: &JobRecord) {
+    pub(super) fn add(&mut self, stored: &StoredJob) {
+        let job = &stored.record;
         match job.state {
             JobState::Pending => {
-                let levels = self.pending.entry(job.spec.route.clone()).or_default();
-                let level = usize::from(job.spec.priority.level());
-                levels[level].insert((time::to_millis(job.run_at), job.id));
+                let run_at = time::to_millis(job.run_at);
+                let level = self.level(job);
+                match &job.spec.fair_key {
+                    None => drop(level.plain.insert((run_at, job.id))),
+                    Some(key) => {
+                        let fair = level.fair.get_or_insert_default();
+                        fair.add(stored, key, run_at);
+                    }
+                }
             }
             JobState::Running => {
                 self.running.insert(job.id);
@@ -68,12 +194,17 @@ impl Indexes {
     }
 
     /// Removes a job from the indexes. The job must not have changed since it was added.
-    pub(super) fn remove(&mut self, job: &JobRecord) {
+    pub(super) fn remove(&mut self, stored: &StoredJob) {
+        let job = &stored.record;
         match job.state {
             JobState::Pending => {
+                let run_at = time::to_millis(job.run_at);
                 if let Some(levels) = self.pending.get_mut(&job.spec.route) {
-                    let level = usize::from(job.spec.priority.level());
-                    levels[level].remove(&(time::to_millis(job.run_at), job.id));
+                    let level = &mut levels[usize::from(job.spec.priority.level())];
+                    match (&job.spec.fair_key, &mut level.fair) {
+                        (Some(key), Some(fair)) => fair.remove(stored, key, run_at),
+                        _ => drop(level.plain.remove(&(run_at, job.id))),
+                    }
                 }
             }
             JobState::Running => {

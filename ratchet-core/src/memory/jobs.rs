@@ -1,11 +1,11 @@
 use std::borrow::Cow;
-use std::convert::Infallible;
 
 use async_trait::async_trait;
 
 use super::tables::Tables;
 use super::{Command, MemoryStore};
 use crate::error::Result;
+use crate::fair;
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
@@ -15,6 +15,7 @@ use crate::model::{
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
+use crate::route::Route;
 use crate::state::{JobAction, JobState};
 use crate::store::JobStore;
 use crate::time::duration_millis;
@@ -134,16 +135,16 @@ impl Tables {
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Vec::new();
         }
-        let claimable = |route: &crate::Route| {
-            !self.paused_queues.contains(&route.queue) && route.matches(request)
-        };
-        let levels = self.indexes.pending_levels(claimable);
+        let mut asleep = self.indexes.sleepers(self.claimable(request), now);
+        asleep.truncate(fair::WOKEN_BY_A_CLAIM);
+        self.give_turns(asleep, now);
+        let levels = self.indexes.pending_levels(self.claimable(request));
         let mut budget = Budget::new(self.held_permits());
-        let streams = levels.iter().map(|(_, priority, jobs)| {
-            let due = jobs.iter().take_while(|(run_at, _)| *run_at <= now);
-            (*priority, due.map(|job| Ok::<_, Infallible>(*job)))
+        // Two streams for each level: the jobs without and those with a fair key.
+        let streams = levels.iter().flat_map(|(_, priority, level)| {
+            [false, true].map(|fair| (*priority, level.claimable(fair, now)))
         });
-        let admit = |stream: usize| budget.take(levels[stream].0);
+        let admit = |stream: usize| budget.take(levels[stream / 2].0);
         let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
         let claim = |id: JobId| {
             self.change(id, |job| ClaimedJob {
@@ -152,6 +153,21 @@ impl Tables {
             })
         };
         chosen.into_iter().filter_map(claim).collect()
+    }
+
+    /// Returns whether a claim may take jobs of a route.
+    fn claimable(&self, request: &ClaimRequest) -> impl Fn(&Route) -> bool {
+        |route| !self.paused_queues.contains(&route.queue) && route.matches(request)
+    }
+
+    /// Gives turns to those of the jobs that sleep and are due.
+    pub(super) fn give_turns(&mut self, jobs: Vec<JobId>, now: i64) {
+        for id in jobs {
+            let turn = self.job(id).and_then(|job| self.indexes.turn(job, now));
+            if turn.is_some() {
+                self.change(id, |job| job.turn = turn);
+            }
+        }
     }
 
     pub(super) fn settle_all(&mut self, settlements: &[Settlement], now: i64) -> Vec<Fenced> {

@@ -36,7 +36,7 @@ impl QueueStore for MemoryStore {
             let until = now.saturating_add(time::duration_millis(within));
             let mut longest: BTreeMap<&Route, i64> = BTreeMap::new();
             for (route, _, jobs) in tables.indexes.pending_levels(|_| true) {
-                let first = jobs.first().map(|(run_at, _)| *run_at);
+                let first = jobs.first_due();
                 if let Some(run_at) = first.filter(|run_at| *run_at <= until) {
                     let longest = longest.entry(route).or_insert(run_at);
                     *longest = run_at.min(*longest);
@@ -56,8 +56,7 @@ impl QueueStore for MemoryStore {
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
         self.read("count_due", |tables, now| {
             let of_queue = tables.indexes.pending_levels(|route| route.queue == *queue);
-            let jobs = of_queue.into_iter().flat_map(|(_, _, jobs)| jobs);
-            let due = jobs.filter(|(run_at, _)| *run_at <= now);
+            let due = of_queue.into_iter().flat_map(|(_, _, jobs)| jobs.due(now));
             due.zip(0..limit).count() as u64
         })
         .await

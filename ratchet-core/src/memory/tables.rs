@@ -44,7 +44,7 @@ impl Tables {
     /// children of each parent.
     pub(super) fn rebuild(&mut self) {
         for job in self.jobs.values() {
-            self.indexes.add(&job.record);
+            self.indexes.add(job);
             self.lanes.restore(job);
             self.links.link(job.record.id, &job.record.spec.after);
         }
@@ -70,7 +70,7 @@ impl Tables {
     }
 
     pub(super) fn insert(&mut self, job: StoredJob) {
-        self.indexes.add(&job.record);
+        self.indexes.add(&job);
         self.jobs.insert(job.record.id, job);
     }
 
@@ -103,10 +103,10 @@ impl Tables {
         change: impl FnOnce(&mut StoredJob) -> T,
     ) -> Option<(T, Option<JobId>)> {
         let job = self.jobs.get_mut(&id)?;
-        self.indexes.remove(&job.record);
+        self.indexes.remove(job);
         let unfinished = !job.record.state.is_terminal();
         let changed = change(job);
-        self.indexes.add(&job.record);
+        self.indexes.add(job);
         let mut next = None;
         if unfinished && job.record.state.is_terminal() {
             self.links.ended(id);
@@ -117,7 +117,7 @@ impl Tables {
 
     pub(super) fn remove(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
-            self.indexes.remove(&job.record);
+            self.indexes.remove(&job);
             self.history.remove(&id);
             self.links.forget(&job.record);
         }

@@ -61,6 +61,8 @@ pub(super) struct Live {
     pub(super) links: Vec<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lane_seq: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) turn: Option<i64>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) has_children: bool,
     #[serde(default, skip_serializing_if = "is_false")]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::BatchId;
 use crate::json::Json;
-use crate::model::{After, FIRST_VERSION, RecurringOrigin, SignalWait};
+use crate::model::{After, FIRST_VERSION, FairKey, RecurringOrigin, SignalWait};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
@@ -52,6 +52,8 @@ pub struct JobSpec {
     pub idempotency_key: Option<Name>,
     /// The lane of its queue to which the job belongs. `None` if the job is in no lane.
     pub lane: Option<Name>,
+    /// The key for which claims take turns. `None` if the job is claimed in order of its due time.
+    pub fair_key: Option<FairKey>,
     /// The parents that the job waits for. All conditions must be met before the job may run.
     pub after: Vec<After>,
     /// The batch of which the job is a child; `None` if it is in no batch.
@@ -82,6 +84,7 @@ impl JobSpec {
             unique_key: None,
             idempotency_key: None,
             lane: None,
+            fair_key: None,
             after: Vec::new(),
             batch: None,
             signal: None,

@@ -12,7 +12,8 @@ use crate::json::Json;
 use crate::limits::{self, MAX_DELAY, MAX_PARENTS, MAX_PAYLOAD_BYTES, MAX_TAGS};
 use crate::links;
 use crate::model::{
-    After, BatchCondition, Condition, Definition, JobSpec, SignalWait, check_payload_version,
+    After, BatchCondition, Condition, Definition, FairKey, JobSpec, SignalWait,
+    check_payload_version,
 };
 use crate::name::Name;
 use crate::priority::Priority;
@@ -224,6 +225,40 @@ impl NewJob {
     #[must_use]
     pub fn lane(mut self, lane: &str) -> Self {
         self.spec.lane = keep(&mut self.problem, Name::new("lane", lane));
+        self
+    }
+
+    /// Lets the keys of a queue take turns: however many jobs of one key wait, a job of another key
+    /// is soon the next. Use the customer or the tenant as the key.
+    ///
+    /// The jobs of one route (queue, kind, capability and permit) and priority take turns: of `k`
+    /// keys with due jobs, the first job of each waits for at most `k` jobs of the others, besides
+    /// those of claims in progress. A key saves up no turns while it has no due job. Jobs of one
+    /// key run in the order in which they became due. Between routes and priorities, and for jobs
+    /// without a key, claims keep the order of [priority and due time](crate::priority). The next
+    /// job in turn stands for its route and priority there.
+    ///
+    /// The number of keys is not limited, and a key that no job has any more costs nothing. A job
+    /// that was enqueued in a transaction of the application, is delayed or waits for a retry gets
+    /// its turn by the first claim after it is due; one claim does this for at most 1,000 jobs.
+    ///
+    /// ```
+    /// use ratchet::NewJob;
+    ///
+    /// let job = NewJob::new("render", &1).fair_key("tenant:7");
+    /// assert!(job.validate().is_ok());
+    /// ```
+    #[must_use]
+    pub fn fair_key(self, key: &str) -> Self {
+        self.weighted_fair_key(key, 1.0)
+    }
+
+    /// Does the same as [`fair_key`](Self::fair_key), with a weight from 0.1 to 100. While two keys
+    /// always have due jobs, one with the weight 2 has twice as many turns as one with the weight
+    /// 1. The enqueue refuses other weights.
+    #[must_use]
+    pub fn weighted_fair_key(mut self, key: &str, weight: f64) -> Self {
+        self.spec.fair_key = keep(&mut self.problem, FairKey::new(key, weight));
         self
     }
 

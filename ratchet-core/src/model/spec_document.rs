@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::error::InvalidInput;
 use crate::json::Json;
-use crate::model::{After, JobSpec, Parent, RecurringOrigin, SignalWait};
+use crate::model::{After, FairKey, JobSpec, Parent, RecurringOrigin, SignalWait};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
@@ -42,6 +42,10 @@ pub(super) struct SpecDocument {
     idempotency_key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lane: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fair_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fair_cost: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,6 +113,7 @@ impl SpecDocument {
             unique_key,
             idempotency_key,
             lane,
+            fair_key,
             trace,
             tags,
             recurring,
@@ -137,6 +142,8 @@ impl SpecDocument {
             unique_key: name(unique_key),
             idempotency_key: name(idempotency_key),
             lane: name(lane),
+            fair_key: fair_key.as_ref().map(|key| key.name().to_string()),
+            fair_cost: fair_key.as_ref().map(FairKey::cost),
             traceparent: trace.as_ref().map(|trace| trace.traceparent().to_owned()),
             tracestate: (trace.as_ref()).and_then(|trace| trace.tracestate().map(str::to_owned)),
             tags: tags.iter().map(ToString::to_string).collect(),
@@ -176,6 +183,13 @@ impl SpecDocument {
         spec.unique_key = name("unique_key", self.unique_key)?;
         spec.idempotency_key = name("idempotency_key", self.idempotency_key)?;
         spec.lane = name("lane", self.lane)?;
+        spec.fair_key = match self.fair_key {
+            None => None,
+            Some(key) => {
+                let cost = self.fair_cost.unwrap_or(FairKey::UNIT);
+                Some(FairKey::from_stored(&key, cost.into())?)
+            }
+        };
         let state = self.tracestate;
         spec.trace = (self.traceparent).map(|parent| TraceContext::from_stored(parent, state));
         let tags = self.tags.into_iter().map(|tag| Name::new("tag", tag));

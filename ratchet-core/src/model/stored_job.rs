@@ -8,8 +8,8 @@ use crate::json::Json;
 use crate::links::{EndedJob, OpenLink, WaitingJob, is_too_late, waiting_state};
 use crate::model::job_document::{self, Live, StoredToken};
 use crate::model::{
-    ActionOutcome, After, Attempt, AttemptOutcome, Claim, Fenced, HeldClaim, JobInput, JobRecord,
-    JobSpec, LanePlace, Link, LinkState, NewJob, NextRun, OwnedClaim, Owner, Progress,
+    ActionOutcome, After, Attempt, AttemptOutcome, Claim, FairKey, Fenced, HeldClaim, JobInput,
+    JobRecord, JobSpec, LanePlace, Link, LinkState, NewJob, NextRun, OwnedClaim, Owner, Progress,
     ReclaimEffect, Reclaimed, Report, ReportKind, Reported, Settlement, SignalRecord,
 };
 use crate::state::{JobAction, JobState, Response};
@@ -46,6 +46,9 @@ pub struct StoredJob {
     pub links: Vec<LinkState>,
     /// The sequence number of the job in its lane. `None` if the job is in no lane, or has ended.
     pub lane_seq: Option<i64>,
+    /// The turn of a pending job with a fair key (see [`fair`](crate::fair)). `None` for other jobs,
+    /// and for a job that got no turn yet.
+    pub turn: Option<i64>,
     /// Whether any job was ever enqueued with a link to this job.
     pub has_children: bool,
     /// Whether the end of the job was already counted in its batch.
@@ -74,6 +77,7 @@ impl StoredJob {
             record,
             links: vec![LinkState::Open; spec.after.len()],
             lane_seq: None,
+            turn: None,
             has_children: false,
             is_counted: false,
             last_report: None,
@@ -93,6 +97,13 @@ impl StoredJob {
     pub const fn enter_lane(&mut self, place: LanePlace) {
         self.lane_seq = Some(place.seq);
         self.record.state = place.state;
+    }
+
+    /// Returns the fair key of the job if it sleeps: if it is pending and has no turn.
+    #[must_use]
+    pub fn sleeps(&self) -> Option<&FairKey> {
+        let pending = self.record.state == JobState::Pending && self.turn.is_none();
+        self.record.spec.fair_key.as_ref().filter(|_| pending)
     }
 
     /// Returns the token of the job's current claim.
@@ -244,6 +255,7 @@ impl StoredJob {
                     JobAction::SetPriority(priority) => self.record.spec.priority = priority,
                     _ => {}
                 }
+                self.turn = None;
                 ActionOutcome::Changed
             }
             Response::Become(_) if action == JobAction::Requeue => match requeue(self) {
@@ -423,7 +435,7 @@ impl StoredJob {
     /// Encodes the row as a JSON document that [`decode`](Self::decode) of this version and of
     /// later versions reads. It has the format of
     /// [`ArchivedJob::encode`](crate::model::ArchivedJob::encode), and the fields `node`,
-    /// `claimed_at`, `cancel_requested`, `links`, `lane_seq`, `has_children`, `is_counted`,
+    /// `claimed_at`, `cancel_requested`, `links`, `lane_seq`, `turn`, `has_children`, `is_counted`,
     /// `last_report` and `settled`.
     ///
     /// # Errors
@@ -435,6 +447,7 @@ impl StoredJob {
             record,
             links,
             lane_seq,
+            turn,
             has_children,
             is_counted,
             last_report,
@@ -446,6 +459,7 @@ impl StoredJob {
             cancel_requested: record.cancel_requested,
             links: links.iter().map(|link| link.code()).collect(),
             lane_seq: *lane_seq,
+            turn: *turn,
             has_children: *has_children,
             is_counted: *is_counted,
             last_report: *last_report,
@@ -483,6 +497,7 @@ impl StoredJob {
             record,
             links,
             lane_seq: live.lane_seq,
+            turn: live.turn,
             has_children: live.has_children,
             is_counted: live.is_counted,
             last_report: live.last_report,
@@ -517,6 +532,7 @@ impl StoredJob {
     fn enter(&mut self, state: JobState, now: i64) {
         debug_assert_eq!(self.record.state.transition(state), Ok(state));
         self.record.state = state;
+        self.turn = None;
         self.record.finished_at = state.is_terminal().then(|| from_millis(now));
     }
 }
@@ -543,6 +559,7 @@ mod tests {
             record,
             links: vec![LinkState::Met, LinkState::Open],
             lane_seq: Some(7),
+            turn: Some(8),
             has_children: true,
             is_counted: true,
             last_report: Some(13),

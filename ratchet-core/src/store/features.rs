@@ -23,6 +23,9 @@ pub enum StoreFeature {
     /// Jobs with an [idempotency key](crate::NewJob::idempotency_key). The [door](super::Checked)
     /// refuses such jobs if the store lacks this feature.
     IdempotencyKeys,
+    /// Jobs with a [fair key](crate::NewJob::fair_key). The [door](super::Checked) refuses such jobs
+    /// if the store lacks this feature.
+    FairKeys,
     /// Writes with a [`Guard`](crate::model::Guard). If the store lacks this feature, the leader of
     /// a cluster marks nodes dead and purges without a guard. A former leader and its successor may
     /// then do this at the same time, which is harmless. The store refuses all other calls with a
@@ -38,6 +41,7 @@ pub(crate) struct JobFeatures {
     lacks_lanes: Option<&'static str>,
     lacks_tags: Option<&'static str>,
     lacks_idempotency_keys: Option<&'static str>,
+    lacks_fair_keys: Option<&'static str>,
 }
 
 impl JobFeatures {
@@ -49,6 +53,7 @@ impl JobFeatures {
             lacks_lanes: store.lacks(StoreFeature::Lanes),
             lacks_tags: store.lacks(StoreFeature::Tags),
             lacks_idempotency_keys: store.lacks(StoreFeature::IdempotencyKeys),
+            lacks_fair_keys: store.lacks(StoreFeature::FairKeys),
         }
     }
 
@@ -72,18 +77,21 @@ impl JobFeatures {
         if !self.permits && job.route.permit.is_some() {
             return refuse("permit");
         }
-        match (
-            self.lacks_lanes,
-            self.lacks_tags,
-            self.lacks_idempotency_keys,
-        ) {
-            (Some(reason), _, _) if job.lane.is_some() => because("lane", reason),
-            (_, Some(reason), _) if !job.tags.is_empty() => because("tag", reason),
-            (_, _, Some(reason)) if job.idempotency_key.is_some() => {
-                because("idempotency_key", reason)
-            }
-            _ => Ok(()),
-        }
+        let needs = [
+            ("lane", self.lacks_lanes, job.lane.is_some()),
+            ("tag", self.lacks_tags, !job.tags.is_empty()),
+            (
+                "idempotency_key",
+                self.lacks_idempotency_keys,
+                job.idempotency_key.is_some(),
+            ),
+            ("fair_key", self.lacks_fair_keys, job.fair_key.is_some()),
+        ];
+        let missing = needs.into_iter().find_map(|(field, lacks, needed)| {
+            let reason = lacks.filter(|_| needed)?;
+            Some((field, reason))
+        });
+        missing.map_or(Ok(()), |(field, reason)| because(field, reason))
     }
 }
 
@@ -104,6 +112,7 @@ mod tests {
         lacks_lanes: None,
         lacks_tags: None,
         lacks_idempotency_keys: None,
+        lacks_fair_keys: None,
     };
 
     fn job() -> NewJob {
@@ -124,10 +133,11 @@ mod tests {
                 ("lane", job().lane("l")),
                 ("tag", job().tag("t")),
                 ("idempotency_key", job().idempotency_key("i")),
+                ("fair_key", job().fair_key("f")),
             ]
         };
         let why = Some("the server is too old");
-        let without: [(JobFeatures, &[&str]); 6] = [
+        let without: [(JobFeatures, &[&str]); 7] = [
             (
                 JobFeatures {
                     workflows: false,
@@ -169,6 +179,13 @@ mod tests {
                     ..EVERYTHING
                 },
                 &["idempotency_key"],
+            ),
+            (
+                JobFeatures {
+                    lacks_fair_keys: why,
+                    ..EVERYTHING
+                },
+                &["fair_key"],
             ),
         ];
         for (features, refused) in without {

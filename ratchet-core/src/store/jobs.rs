@@ -105,6 +105,24 @@ pub trait JobStore: Debug + Send + Sync {
     ///   same call returns the next job of its lane is unspecified.
     /// - **[claim.optimized]** A request without payloads claims exactly the same jobs, and the
     ///   answer leaves out only the inputs, which [`load_inputs`](Self::load_inputs) reads.
+    /// - **[fair.turn]** Of the jobs with a [fair key](crate::NewJob::fair_key) of one route and
+    ///   priority, a call takes the first in the order (turn, key, id). `[claim.order]` compares the next
+    ///   of them with other jobs. The turns are those of [`fair`](crate::fair): an enqueue gives
+    ///   them to its own due jobs, and a claim to the due jobs without a turn whose routes match
+    ///   the request, the longest due first, at most
+    ///   [`WOKEN_BY_A_CLAIM`](crate::fair::WOKEN_BY_A_CLAIM).
+    /// - **[fair.bound]** While a job is the first of its key, at most one job of each other key of
+    ///   equal weight is claimed before it, or two if that key falls idle in between, besides those
+    ///   of calls in progress.
+    /// - **[fair.weight]** While two keys always have due jobs, their claimed jobs differ from the
+    ///   ratio of their weights by at most one turn each.
+    /// - **[fair.idle]** A key saves up no turns while it has no due job, and jobs that were
+    ///   cancelled or deleted cost it none.
+    /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on.
+    /// - **[fair.plain]** Jobs without a key are claimed as if there were no others, except where
+    ///   `[claim.order]` puts others between them.
+    /// - **[fair.act]** A pause, a reschedule and a change of priority take the turn of a job away.
+    ///   The job gets another one as soon as it can be claimed.
     /// - **[permit.max]** At every moment, at most as many jobs with a permit of a resource are
     ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows. This holds for the
     ///   whole database, even if many callers claim, settle and reclaim at the same time. After the

@@ -305,6 +305,7 @@ impl Definition {
             timeout: _,
             stall_timeout: _,
             tags: _,
+            fair_key: _,
             unique_key,
             idempotency_key,
             lane,
