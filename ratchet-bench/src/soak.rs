@@ -148,7 +148,7 @@ struct Load {
     /// One permit for each job that may be enqueued now.
     room: Semaphore,
     runs: AtomicUsize,
-    /// One of so many latencies is kept.
+    /// Of this number of latencies, one is kept.
     stride: usize,
     latencies: Mutex<Vec<Duration>>,
 }

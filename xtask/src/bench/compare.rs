@@ -140,8 +140,8 @@ struct Programs {
 
 impl Programs {
     /// Builds both programs. The other revision has a target directory of its own: in a shared one,
-    /// cargo cannot tell the crates of two worktrees apart, and takes the program that it built last
-    /// for the program of both.
+    /// cargo cannot tell the crates of two worktrees apart, and takes the program that it built
+    /// last for the program of both.
     fn build(revision: &str, profile: &str, target: &Path) -> Result<Self> {
         let folder = target.join("xtask").join("compare");
         let worktree = Worktree::add(revision, folder.join("worktree"))?;
