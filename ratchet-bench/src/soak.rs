@@ -148,7 +148,7 @@ struct Load {
     /// One permit for each job that may be enqueued now.
     room: Semaphore,
     runs: AtomicUsize,
-    /// One of so many latencies is kept.
+    /// Only the latency of each `stride`-th run is kept.
     stride: usize,
     latencies: Mutex<Vec<Duration>>,
 }
@@ -176,13 +176,14 @@ impl Load {
             if first >= self.jobs {
                 return Ok(());
             }
-            self.room.acquire_many(self.batch).await?.forget();
+            let last = self.jobs.min(first + self.batch as usize);
+            let count = u32::try_from(last - first)?;
+            self.room.acquire_many(count).await?.forget();
             let enqueued = self.clock.elapsed();
             let job = |_| {
                 let text = "0123456789abcdef".repeat(4);
                 Aged { enqueued, text }.into_job()
             };
-            let last = self.jobs.min(first + self.batch as usize);
             let jobs: Vec<NewJob> = (first..last).map(job).collect();
             client.enqueue_all(&jobs).await?;
         }

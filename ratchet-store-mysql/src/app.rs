@@ -36,10 +36,10 @@ impl TransactionStore for MysqlStore {
     ///
     /// Both `READ COMMITTED` and `REPEATABLE READ`, the default of the server, work. With
     /// `REPEATABLE READ`, a key that another transaction has taken since the snapshot began stays
-    /// invisible, and the call fails with `Contention`. A unique key that the call finds taken stays
-    /// locked until the transaction ends, and so do the gaps beside keys that were released and
-    /// parents that do not exist. Meanwhile the job that has the key cannot end, and other enqueues
-    /// may wait. So prefer `READ COMMITTED`.
+    /// invisible, and the call fails with `Contention`. A unique key that the call finds taken
+    /// stays locked until the transaction ends, and so do the gaps beside keys that were released
+    /// and parents that do not exist. Meanwhile the job that has the key cannot end, and other
+    /// enqueues may wait. So prefer `READ COMMITTED`.
     ///
     /// The lanes of the new jobs stay locked until the transaction ends. Meanwhile, other enqueues
     /// into these lanes and settlements of the lanes' heads wait. So keep such transactions short.

@@ -14,8 +14,8 @@
 //! | `RATCHET_CHAOS_MYSQL`, `RATCHET_CHAOS_GALERA` | the option of MariaDB's programs that names their user, or an empty text, and the library of Galera; without them, the cases `topology::mysql_pair` and `topology::galera` are ignored |
 //! | `RATCHET_CHAOS_TOPOLOGY_ROUNDS` | how many times each fault of [`topology`] is repeated; default 3 |
 //!
-//! `cargo xtask chaos postgres`, `postgres-pair`, `mysql`, `mysql-pair`, `mongodb` and `mongodb-set`
-//! set these variables.
+//! `cargo xtask chaos postgres`, `postgres-pair`, `mysql`, `mysql-pair`, `mongodb` and
+//! `mongodb-set` set these variables.
 //! `cargo xtask chaos sqlserver` takes the server, and the lines that stop and start it, from the
 //! environment.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]

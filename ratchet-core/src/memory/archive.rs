@@ -1,5 +1,3 @@
-use std::borrow::Cow;
-
 use async_trait::async_trait;
 
 use serde::{Deserialize, Serialize};
@@ -32,7 +30,7 @@ impl Archived {
 #[async_trait]
 impl ArchiveStore for MemoryStore {
     async fn archive(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        self.write(Command::Archive(Cow::Borrowed(request))).await
+        self.write(Command::Archive(request.into())).await
     }
 
     async fn archived(&self, ids: &[JobId]) -> Result<Vec<Option<ArchivedJob>>> {
@@ -69,8 +67,7 @@ impl ArchiveStore for MemoryStore {
     }
 
     async fn purge_archive(&self, request: &ArchivePurge) -> Result<Guarded<u64>> {
-        self.write(Command::PurgeArchive(Cow::Borrowed(request)))
-            .await
+        self.write(Command::PurgeArchive(request.into())).await
     }
 }
 

@@ -1,10 +1,10 @@
 //! The commands of the state machine: every store call that writes, and what it answers.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::arg::Arg;
 use super::tables::Tables;
 use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::id::{BatchId, Fence, JobId, NodeId};
@@ -31,30 +31,26 @@ use crate::time::Timestamp;
     missing_docs,
     reason = "the methods of the store traits describe the fields"
 )]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "only a decoded command owns its arguments, and it is read from a log one at a time"
-)]
 pub enum Command<'a> {
-    Enqueue(Cow<'a, [NewJob]>),
-    ClaimNextBatch(Cow<'a, ClaimRequest>),
-    Settle(Cow<'a, [Settlement]>),
-    Report(Cow<'a, [Report]>),
-    Reclaim(Cow<'a, ReclaimRequest>),
+    Enqueue(Arg<'a, [NewJob]>),
+    ClaimNextBatch(Arg<'a, ClaimRequest>),
+    Settle(Arg<'a, [Settlement]>),
+    Report(Arg<'a, [Report]>),
+    Reclaim(Arg<'a, ReclaimRequest>),
     ActOn {
-        jobs: Cow<'a, [JobId]>,
-        from: Cow<'a, [JobState]>,
+        jobs: Arg<'a, [JobId]>,
+        from: Arg<'a, [JobState]>,
         action: JobAction,
     },
-    Purge(Cow<'a, PurgeRequest>),
+    Purge(Arg<'a, PurgeRequest>),
     PauseQueue(Name),
     ResumeQueue(Name),
-    Heartbeat(Cow<'a, Heartbeat>),
+    Heartbeat(Arg<'a, Heartbeat>),
     SetNodeStatus {
         node: NodeId,
         status: NodeStatus,
     },
-    SweepNodes(Cow<'a, NodeSweep>),
+    SweepNodes(Arg<'a, NodeSweep>),
     Acquire {
         name: Name,
         owner: Name,
@@ -80,26 +76,26 @@ pub enum Command<'a> {
         max: u32,
         if_known: IfKnown,
     },
-    Take(Cow<'a, [RateRequest]>),
+    Take(Arg<'a, [RateRequest]>),
     ForgetIdle {
         limit: usize,
     },
     CreateBatch(BatchId),
     CloseBatch(BatchId),
-    PurgeBatches(Cow<'a, BatchPurge>),
-    Deliver(Cow<'a, Signal>),
+    PurgeBatches(Arg<'a, BatchPurge>),
+    Deliver(Arg<'a, Signal>),
     Expire {
         limit: usize,
     },
-    Archive(Cow<'a, PurgeRequest>),
-    PurgeArchive(Cow<'a, ArchivePurge>),
+    Archive(Arg<'a, PurgeRequest>),
+    PurgeArchive(Arg<'a, ArchivePurge>),
     Put {
-        put: Cow<'a, PutRecurring>,
+        put: Arg<'a, PutRecurring>,
         /// The next slot of the definition after this call.
         next_fire: Option<Timestamp>,
     },
-    ClaimDueRecurring(Cow<'a, RecurringClaimRequest>),
-    Fire(Cow<'a, [RecurringFiring]>),
+    ClaimDueRecurring(Arg<'a, RecurringClaimRequest>),
+    Fire(Arg<'a, [RecurringFiring]>),
     SetPaused {
         name: Name,
         paused: bool,
@@ -107,7 +103,7 @@ pub enum Command<'a> {
         next_fire: Option<Timestamp>,
     },
     Delete(Name),
-    Retire(Cow<'a, RetireRecurring>),
+    Retire(Arg<'a, RetireRecurring>),
 }
 
 impl Command<'_> {

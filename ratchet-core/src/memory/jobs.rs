@@ -1,5 +1,3 @@
-use std::borrow::Cow;
-
 use async_trait::async_trait;
 
 use super::tables::Tables;
@@ -23,12 +21,11 @@ use crate::time::duration_millis;
 #[async_trait]
 impl JobStore for MemoryStore {
     async fn enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        self.write(Command::Enqueue(Cow::Borrowed(jobs))).await
+        self.write(Command::Enqueue(jobs.into())).await
     }
 
     async fn claim_next_batch(&self, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
-        self.write(Command::ClaimNextBatch(Cow::Borrowed(request)))
-            .await
+        self.write(Command::ClaimNextBatch(request.into())).await
     }
 
     async fn load_inputs(&self, tokens: &[ClaimToken]) -> Result<Vec<Option<JobInput>>> {
@@ -43,16 +40,15 @@ impl JobStore for MemoryStore {
     }
 
     async fn settle(&self, settlements: &[Settlement]) -> Result<Vec<Fenced>> {
-        self.write(Command::Settle(Cow::Borrowed(settlements)))
-            .await
+        self.write(Command::Settle(settlements.into())).await
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
-        self.write(Command::Report(Cow::Borrowed(reports))).await
+        self.write(Command::Report(reports.into())).await
     }
 
     async fn reclaim(&self, request: &ReclaimRequest) -> Result<Vec<Reclaimed>> {
-        self.write(Command::Reclaim(Cow::Borrowed(request))).await
+        self.write(Command::Reclaim(request.into())).await
     }
 
     async fn act_on(
@@ -62,8 +58,8 @@ impl JobStore for MemoryStore {
         action: JobAction,
     ) -> Result<Vec<Acted>> {
         self.write(Command::ActOn {
-            jobs: Cow::Borrowed(jobs),
-            from: Cow::Borrowed(from),
+            jobs: jobs.into(),
+            from: from.into(),
             action,
         })
         .await
@@ -113,7 +109,7 @@ impl JobStore for MemoryStore {
     }
 
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
-        self.write(Command::Purge(Cow::Borrowed(request))).await
+        self.write(Command::Purge(request.into())).await
     }
 }
 

@@ -8,14 +8,15 @@
 //! The data is a state machine, and [`MemoryStore`] is a lock around it. Every store call that
 //! writes is a [`Command`]. [`Snapshot::apply`] applies a command to the data at a time that the
 //! caller passes, and returns an [`Answer`]. The same data, time and command always give the same
-//! data and the same answer, in every process:
+//! data and the same answer, in every process that runs the same version of Ratchet:
 //!
 //! - **Time.** The data reads no clock. The store reads its clock once per call, under the lock.
 //! - **Ids.** The data creates no id and uses no random number. The ids of jobs, batches, nodes and
 //!   recurring definitions come with the command.
 //! - **Order.** The data iterates only over sorted maps and sets.
 //! - **Time zones.** The slots of a schedule depend on the time-zone data of the process. So a
-//!   command that needs the next slot of a definition contains this slot.
+//!   command that needs the next slot of a definition contains this slot. A process cannot decode
+//!   a cron expression without the feature `cron`, or with a time zone that it does not know.
 //! - **The end of a call.** Each command ends with the update of the jobs and batches that depend
 //!   on the jobs that it ended. Nothing is left to do for the next command.
 //!
@@ -27,6 +28,7 @@
 //! and the entries that follow it in the log rebuild the data of the store.
 
 mod archive;
+mod arg;
 mod clock;
 mod command;
 mod diagnostics;
@@ -54,6 +56,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+pub use arg::Arg;
 pub use clock::ManualClock;
 pub use command::{Answer, Command, Entry};
 pub use faults::Fault;
@@ -179,34 +182,32 @@ impl MemoryStore {
 
     /// Runs a store call that writes: applies a command at the store's current time. Injects the
     /// fault that is planned for this call.
-    async fn write<T>(&self, command: Command<'_>) -> Result<T>
+    fn write<T>(&self, command: Command<'_>) -> impl Future<Output = Result<T>> + Send
     where
         T: TryFrom<Answer, Error = StoreError> + Send,
     {
-        self.write_from(command.operation(), |_, _| command).await
+        self.write_from(command.operation(), |_, _| command)
     }
 
     /// Like [`write`](Self::write), for a command that depends on the data and the time.
-    async fn write_from<'c, T>(
+    fn write_from<'c, T>(
         &self,
         operation: &'static str,
         command: impl FnOnce(&Tables, i64) -> Command<'c> + Send,
-    ) -> Result<T>
+    ) -> impl Future<Output = Result<T>> + Send
     where
         T: TryFrom<Answer, Error = StoreError> + Send,
     {
-        self.faults
-            .around(operation, || {
-                let mut tables = self.tables();
-                let now = self.clock.now_millis();
-                let entry = Entry::new(now, command(&tables, now));
-                let answer = tables.apply(&entry);
-                if let Some(log) = &self.log {
-                    log(&entry, &answer);
-                }
-                T::try_from(answer).map_err(|error| error.during(operation))
-            })
-            .await
+        self.faults.around(operation, move || {
+            let mut tables = self.tables();
+            let now = self.clock.now_millis();
+            let entry = Entry::new(now, command(&tables, now));
+            let answer = tables.apply(&entry);
+            if let Some(log) = &self.log {
+                log(&entry, &answer);
+            }
+            T::try_from(answer).map_err(|error| error.during(operation))
+        })
     }
 
     /// Runs a store call that only reads, at the store's current time. Injects the fault that is

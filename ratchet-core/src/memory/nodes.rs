@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
@@ -16,8 +15,7 @@ use crate::time::{Timestamp, from_millis};
 #[async_trait]
 impl NodeStore for MemoryStore {
     async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply> {
-        self.write(Command::Heartbeat(Cow::Borrowed(heartbeat)))
-            .await
+        self.write(Command::Heartbeat(heartbeat.into())).await
     }
 
     async fn set_node_status(&self, node: NodeId, status: NodeStatus) -> Result<Changed> {
@@ -34,7 +32,7 @@ impl NodeStore for MemoryStore {
     }
 
     async fn sweep_nodes(&self, sweep: &NodeSweep) -> Result<Guarded<SweptNodes>> {
-        self.write(Command::SweepNodes(Cow::Borrowed(sweep))).await
+        self.write(Command::SweepNodes(sweep.into())).await
     }
 
     async fn database_time(&self) -> Result<Timestamp> {

@@ -1,5 +1,3 @@
-use std::borrow::Cow;
-
 use async_trait::async_trait;
 
 use super::tables::Tables;
@@ -13,7 +11,7 @@ use crate::store::RateStore;
 #[async_trait]
 impl RateStore for MemoryStore {
     async fn take(&self, requests: &[RateRequest]) -> Result<Vec<RateAnswer>> {
-        self.write(Command::Take(Cow::Borrowed(requests))).await
+        self.write(Command::Take(requests.into())).await
     }
 
     async fn forget_idle(&self, limit: usize) -> Result<u64> {

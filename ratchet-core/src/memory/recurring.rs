@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::ops::Bound;
 
@@ -21,7 +20,7 @@ impl RecurringStore for MemoryStore {
         self.write_from("put", |tables, now| {
             let written = tables.written(put, now);
             Command::Put {
-                put: Cow::Borrowed(put),
+                put: put.into(),
                 next_fire: written.and_then(|(record, _)| record.next_fire),
             }
         })
@@ -46,12 +45,11 @@ impl RecurringStore for MemoryStore {
     }
 
     async fn claim_due_recurring(&self, request: &RecurringClaimRequest) -> Result<DueRecurring> {
-        self.write(Command::ClaimDueRecurring(Cow::Borrowed(request)))
-            .await
+        self.write(Command::ClaimDueRecurring(request.into())).await
     }
 
     async fn fire(&self, firings: &[RecurringFiring]) -> Result<Vec<Fired>> {
-        self.write(Command::Fire(Cow::Borrowed(firings))).await
+        self.write(Command::Fire(firings.into())).await
     }
 
     async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
@@ -71,7 +69,7 @@ impl RecurringStore for MemoryStore {
     }
 
     async fn retire(&self, request: &RetireRecurring) -> Result<Guarded<Vec<Name>>> {
-        self.write(Command::Retire(Cow::Borrowed(request))).await
+        self.write(Command::Retire(request.into())).await
     }
 }
 

@@ -1,5 +1,3 @@
-use std::borrow::Cow;
-
 use async_trait::async_trait;
 
 use super::tables::Tables;
@@ -14,7 +12,7 @@ use crate::store::SignalStore;
 #[async_trait]
 impl SignalStore for MemoryStore {
     async fn deliver(&self, signal: &Signal) -> Result<Delivered> {
-        self.write(Command::Deliver(Cow::Borrowed(signal))).await
+        self.write(Command::Deliver(signal.into())).await
     }
 
     async fn expire(&self, limit: usize) -> Result<Vec<JobId>> {

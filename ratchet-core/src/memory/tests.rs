@@ -460,7 +460,7 @@ async fn a_replayed_definition_has_the_slots_of_its_command() {
         store.find(&name("r")).await.unwrap().unwrap().next_fire
     };
     let command = Command::Put {
-        put: std::borrow::Cow::Borrowed(&put),
+        put: (&put).into(),
         next_fire: slot(77_000),
     };
     data.apply(&Entry::new(0, command));

@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::ops::Bound;
 
 use async_trait::async_trait;
@@ -44,8 +43,7 @@ impl WorkflowStore for MemoryStore {
     }
 
     async fn purge_batches(&self, request: &BatchPurge) -> Result<Guarded<u64>> {
-        self.write(Command::PurgeBatches(Cow::Borrowed(request)))
-            .await
+        self.write(Command::PurgeBatches(request.into())).await
     }
 
     async fn parents_of(&self, jobs: &[JobId]) -> Result<Vec<Vec<Link>>> {

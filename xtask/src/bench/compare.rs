@@ -139,9 +139,9 @@ struct Programs {
 }
 
 impl Programs {
-    /// Builds both programs. The other revision has a target directory of its own: in a shared one,
-    /// cargo cannot tell the crates of two worktrees apart, and takes the program that it built last
-    /// for the program of both.
+    /// Builds both programs. The other revision has a target directory of its own. In a shared one,
+    /// cargo cannot tell the crates of two worktrees apart, and may take crates that it built for
+    /// the other revision.
     fn build(revision: &str, profile: &str, target: &Path) -> Result<Self> {
         let folder = target.join("xtask").join("compare");
         let worktree = Worktree::add(revision, folder.join("worktree"))?;
