@@ -152,7 +152,7 @@ impl<S: Store + ?Sized> Checked<S> {
     /// # Cancel safety
     /// If the future is dropped, the job may or may not be stored. No other caller loses its job.
     pub(super) async fn enqueue_gathered(&self, alone: &[NewJob]) -> Result<Vec<Enqueued>> {
-        let limit = self.store.call_policy().deadline + PATIENCE;
+        let limit = self.store.call_policy().deadline.saturating_add(PATIENCE);
         let stored = tokio::time::timeout(limit, self.store_with_others(alone));
         stored.await.unwrap_or_else(|_| {
             let text = format!("the call that stores the job did not end within {limit:?}");

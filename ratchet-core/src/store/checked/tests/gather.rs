@@ -161,6 +161,16 @@ async fn a_caller_that_is_not_polled_holds_up_no_other_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_may_be_as_long_as_a_duration_can_be() {
+    let probe = Probe {
+        memory: MemoryStore::new(),
+        policy: CallPolicy::within(Duration::MAX).gathers(true),
+        timed_out: Arc::default(),
+    };
+    Checked::new(probe).enqueue(&[job()]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn callers_that_give_up_at_once_leave_the_place_free() {
     let (store, calls) = door(|_| SOON);
     let first = enqueue(&store, &job());
