@@ -68,7 +68,9 @@ impl Cx {
         };
         // If only the fixture had a power, the suite would ignore the cases that need it. If only
         // the suite listed the power, these cases would fail.
-        let all = Power::STORE.iter().chain(&[Power::MachineClock, Power::FairKeys]);
+        let all = Power::STORE
+            .iter()
+            .chain(&[Power::MachineClock, Power::FairKeys]);
         let of_fixture = all.map(|power| (*power, has(*power)));
         if let Err(differences) = compare("fixture", of_fixture, &powers) {
             fixture.teardown().await;

@@ -200,7 +200,7 @@ mod tests {
             model.add(2, 500);
             model.add(3, 250);
         }
-        let mut turns = [0; 4];
+        let mut turns = [0_usize; 4];
         for _ in 0..140 {
             turns[model.claim().unwrap().1] += 1;
         }

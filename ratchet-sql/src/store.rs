@@ -376,10 +376,7 @@ macro_rules! store {
                 self.$shared().call_policy()
             }
 
-            fn lacks(
-                &self,
-                feature: ::ratchet_core::store::StoreFeature,
-            ) -> Option<&'static str> {
+            fn lacks(&self, feature: ::ratchet_core::store::StoreFeature) -> Option<&'static str> {
                 let lacks = feature == ::ratchet_core::store::StoreFeature::FairKeys;
                 lacks.then_some("this version does not store turns in this database")
             }

@@ -9,8 +9,8 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
-    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreFeature, StoreInfo,
-    TransactionStore, VersionStore, WorkflowStore, check_enqueue,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreFeature,
+    StoreInfo, TransactionStore, VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use ratchet_sql::Migration;

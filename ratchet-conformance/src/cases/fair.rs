@@ -96,10 +96,10 @@ cases! {
         let error = "it failed".to_owned();
         let retry = Outcome::Retry { error, delay: Duration::from_secs(30) };
         node.settle(token, retry).await;
-        cx.clock().advance(Duration::from_secs(31)).await;
+        cx.advance(Duration::from_secs(31)).await;
         let retried = keys(&node, 3).await;
         assert!(retried.contains(&"b".to_owned()), "{retried:?}");
-        cx.clock().advance(Duration::from_secs(31)).await;
+        cx.advance(Duration::from_secs(31)).await;
         let later = keys(&node, 3).await;
         assert!(later.contains(&"c".to_owned()), "{later:?}");
         assert_eq!(node.state(delayed).await, JobState::Running);

@@ -42,6 +42,11 @@ impl Sabotaged {
                 job.clone().run_at(time::from_millis(due))
             }
             Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
+            Sabotage::SharesOneFairKey if spec.fair_key.is_some() => job.clone().fair_key("one"),
+            Sabotage::ForgetsFairWeights => match &spec.fair_key {
+                Some(key) => job.clone().fair_key(key.name().as_str()),
+                None => job.clone(),
+            },
             Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
             Sabotage::DeliversLateSignals => Self::patient(job),
             Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,

@@ -20,6 +20,15 @@ use sabotage::{Sabotage, SabotagedFixture, powers};
 /// The sabotages, each with the case that catches it; `answers` and [`mutants`] have more.
 const CATCHES: &[(Sabotage, &str)] = &[
     (
+        Sabotage::SharesOneFairKey,
+        "fair::a_single_job_behind_a_flood_is_the_next",
+    ),
+    (Sabotage::SharesOneFairKey, "fair::keys_take_turns"),
+    (
+        Sabotage::ForgetsFairWeights,
+        "fair::a_key_of_weight_two_has_two_turns",
+    ),
+    (
         Sabotage::StoresPartOfABatch,
         "permit::a_permit_of_an_unknown_resource_is_refused_and_nothing_is_stored",
     ),

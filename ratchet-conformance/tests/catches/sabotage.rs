@@ -43,6 +43,8 @@ sabotages! {
     TruncatesTimesToSeconds,
     IgnoresDueTimes,
     ForgetsIdempotencyKeysOnPurge,
+    SharesOneFairKey,
+    ForgetsFairWeights,
     NeverFreesUniqueKeys,
     FreesUniqueKeysOnClaim,
     ChecksKeysBeforeItInserts,
@@ -436,6 +438,7 @@ impl Fixture for SabotagedFixture {
 /// this process.
 pub(crate) fn powers() -> Vec<Power> {
     let mut powers = Power::STORE.to_vec();
+    powers.push(Power::FairKeys);
     powers.retain(|power| *power != Power::Processes);
     powers
 }

@@ -131,11 +131,15 @@ impl Tables {
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Vec::new();
         }
-        let mut asleep = self.indexes.sleepers(self.claimable(request), now);
+        let mut budget = Budget::new(self.held_permits());
+        let mut asleep = {
+            let matches = self.claimable(request);
+            let awake = |route: &Route| matches(route) && budget.rest(route) != Some(0);
+            self.indexes.sleepers(awake, now)
+        };
         asleep.truncate(fair::WOKEN_BY_A_CLAIM);
         self.give_turns(asleep, now);
         let levels = self.indexes.pending_levels(self.claimable(request));
-        let mut budget = Budget::new(self.held_permits());
         // Two streams for each level: the jobs without and those with a fair key.
         let streams = levels.iter().flat_map(|(_, priority, level)| {
             [false, true].map(|fair| (*priority, level.claimable(fair, now)))
@@ -148,7 +152,10 @@ impl Tables {
                 input: request.payloads.then(|| job.input()),
             })
         };
-        chosen.into_iter().filter_map(claim).collect()
+        let mut claimed: Vec<ClaimedJob> = chosen.into_iter().filter_map(claim).collect();
+        // Jobs with fair keys were chosen in another order.
+        ClaimedJob::sort(&mut claimed, request.aging, now);
+        claimed
     }
 
     /// Returns whether a claim may take jobs of a route.

@@ -116,13 +116,25 @@ impl Generator {
         }
         let number = self.jobs.len();
         let (kind, queue) = (self.pick(&KINDS), self.pick(&QUEUES));
-        // The version depends on `number`. A random version would change all later choices of a
-        // known seed.
+        // The version and the fair key depend on `number`. Random ones would change all later
+        // choices of a known seed.
         let version = [1, 2, 7][number % 3];
+        let fair = [
+            None,
+            Some(("f", 1.0)),
+            None,
+            Some(("g", 2.0)),
+            Some(("h", 0.5)),
+        ][number % 5];
         let mut job = NewJob::new(kind, &number)
             .queue(queue)
             .payload_version(version)
             .priority(self.pick(&Priority::ALL));
+        if let Some((key, weight)) = fair {
+            job = self.with(Power::FairKeys, job, |job| {
+                job.weighted_fair_key(key, weight)
+            });
+        }
         if self.chance(25) {
             job = job.capability(self.pick(&CAPABILITIES));
         }
