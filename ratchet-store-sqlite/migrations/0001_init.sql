@@ -3,6 +3,7 @@
 -- could read.
 
 -- The distinct (queue, kind, capability, permit), so that a job carries one small number for them.
+-- Jobs with a fair key have routes of their own (fair), so that others pay nothing for turns.
 -- Rows are never changed or deleted: every process caches them. '' is no capability, and no permit.
 -- A process that keeps routes in memory proves with the number and the stamp of the last one that the
 -- database is still the one it read them from: a restored one may have given the number to another
@@ -14,7 +15,8 @@ CREATE TABLE ratchet_routes (
     capability TEXT NOT NULL DEFAULT '',
     permit     TEXT NOT NULL DEFAULT '',
     stamp      INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (queue, kind, capability, permit)
+    fair       INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (queue, kind, capability, permit, fair)
 ) STRICT;
 
 -- What changes while a job lives, and nothing else: claims and settlements rewrite this row.
@@ -24,6 +26,7 @@ CREATE TABLE ratchet_routes (
 -- route names a permit.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
+-- fair_key and fair_cost are null without a fair key. turn is null if the job has no turn.
 CREATE TABLE ratchet_jobs (
     id               BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     state            INTEGER NOT NULL CHECK (state BETWEEN 0 AND 6),
@@ -42,11 +45,22 @@ CREATE TABLE ratchet_jobs (
     claimed_at       INTEGER,
     last_report      INTEGER,
     ran_for_us       INTEGER,
-    node             BLOB CHECK (length(node) = 16)
+    node             BLOB CHECK (length(node) = 16),
+    fair_key         TEXT,
+    fair_cost        INTEGER,
+    turn             INTEGER
 ) STRICT, WITHOUT ROWID;
 
 -- The claim order inside one route and priority; finished and running jobs are not on it.
 CREATE INDEX ratchet_jobs_claim ON ratchet_jobs (route, priority, run_at, id) WHERE state = 0;
+-- The claim order of jobs with a fair key, the last turn of each key, and the jobs that sleep: those
+-- without a turn. Other jobs cost nothing here.
+CREATE INDEX ratchet_jobs_turn ON ratchet_jobs (route, priority, turn, fair_key, id)
+    WHERE state = 0 AND turn IS NOT NULL;
+CREATE INDEX ratchet_jobs_key ON ratchet_jobs (route, priority, fair_key, turn, id)
+    WHERE state = 0 AND turn IS NOT NULL;
+CREATE INDEX ratchet_jobs_asleep ON ratchet_jobs (route, run_at, id)
+    WHERE state = 0 AND turn IS NULL AND fair_key IS NOT NULL;
 -- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
 CREATE INDEX ratchet_jobs_running ON ratchet_jobs (node, id, route) WHERE state = 3;
 -- The holders of permits, which are counted by route. Other jobs pay nothing for it.

@@ -12,6 +12,7 @@ use ratchet_core::{
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
+use crate::fair;
 use crate::permits;
 use crate::request::Work;
 use crate::routes::json_of;
@@ -46,6 +47,8 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
             return Err(Failure::new(StoreErrorKind::Corrupt, text));
         }
     }
+    // Jobs with fair keys were chosen in another order.
+    ClaimedJob::sort(&mut claimed, request.aging, work.now);
     Ok(claimed)
 }
 
@@ -53,6 +56,8 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
 struct Wanted {
     /// Ids of the routes, as a JSON array for the SQL function `json_each`.
     ids: String,
+    /// Whether any of the routes is for jobs with a fair key.
+    fair: bool,
     /// The routes whose jobs need a permit, by id.
     permitted: HashMap<i64, Route>,
     /// Number of free permits of each resource that jobs of these routes need.
@@ -79,6 +84,7 @@ impl Wanted {
             ids.push(id);
         }
         Ok((!ids.is_empty()).then(|| Self {
+            fair: ids.iter().any(|id| work.routes.is_fair(*id)),
             ids: json_of(ids.into_iter()),
             permitted,
             budget,
@@ -91,6 +97,9 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     let Some(mut wanted) = Wanted::of(work, request)? else {
         return Ok(Vec::new());
     };
+    if wanted.fair {
+        fair::wake(work, &wanted.ids)?;
+    }
     let mut statement = work.conn.prepare_cached(&SQL.claim_streams)?;
     let mut rows = statement.query(params![wanted.ids, work.now, request.node.as_bytes()])?;
     let mut routes: Vec<i64> = Vec::new();
@@ -98,15 +107,21 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     while let Some(row) = rows.next()? {
         let (route, level) = (row.get(0)?, row.get(1)?);
         routes.push(route);
-        let head = (row.get(2)?, row::job_id(row, 3)?);
-        let stream = Due {
+        // The first job of a stream of turns is not the one that is due first.
+        let (last, read) = if row.get(4)? {
+            (Last::Turn(i64::MIN, String::new(), NO_JOB), VecDeque::new())
+        } else {
+            let head = (row.get(2)?, row::job_id(row, 3)?);
+            (Last::Due(head.0, head.1), VecDeque::from([head]))
+        };
+        let stream = Stream {
             conn: work.conn,
             now: work.now,
             route,
             level,
             chunk: 0,
-            last: head,
-            read: VecDeque::from([head]),
+            last,
+            read,
             ended: false,
         };
         streams.push((Priority::from_level(level)?, stream));
@@ -124,45 +139,68 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     merge_admitted(streams, request.aging, work.now, limit, admit)
 }
 
-/// An iterator over the due jobs of one route and priority, in claim order. It reads the jobs in
-/// chunks when they are needed.
-struct Due<'a> {
+/// An iterator over the due jobs of one route and priority, in the order in which claims take them.
+/// It reads the jobs in chunks when they are needed.
+struct Stream<'a> {
     conn: Connection<'a>,
     now: i64,
     route: i64,
     level: i64,
     /// Number of jobs in the next chunk.
     chunk: usize,
-    /// Due time and id of the last job read.
-    last: (i64, JobId),
+    last: Last,
     read: VecDeque<(i64, JobId)>,
     ended: bool,
 }
 
-impl Due<'_> {
+/// The place of the last job that was read of a stream.
+enum Last {
+    /// Due time and id.
+    Due(i64, JobId),
+    /// Turn, fair key and id.
+    Turn(i64, String, JobId),
+}
+
+/// An id before those of all jobs.
+const NO_JOB: JobId = JobId::from_bytes([0; 16]);
+
+impl Stream<'_> {
     fn read_on(&mut self) -> Result<()> {
-        let mut statement = self.conn.prepare_cached(&SQL.claim_due)?;
-        let mut rows = statement.query(params![
-            self.route,
-            self.level,
-            self.now,
-            self.last.0,
-            self.last.1.as_bytes(),
-            i64::try_from(self.chunk).unwrap_or(i64::MAX),
-        ])?;
+        let (route, level) = (self.route, self.level);
+        let chunk = i64::try_from(self.chunk).unwrap_or(i64::MAX);
+        let mut statement;
+        let mut rows = match &self.last {
+            Last::Due(run_at, id) => {
+                statement = self.conn.prepare_cached(&SQL.claim_due)?;
+                statement.query(params![
+                    route,
+                    level,
+                    self.now,
+                    run_at,
+                    id.as_bytes(),
+                    chunk
+                ])?
+            }
+            Last::Turn(turn, key, id) => {
+                statement = self.conn.prepare_cached(&SQL.claim_turns)?;
+                statement.query(params![route, level, turn, key, id.as_bytes(), chunk])?
+            }
+        };
         while let Some(row) = rows.next()? {
-            self.read.push_back((row.get(0)?, row::job_id(row, 1)?));
+            let (run_at, id) = (row.get(0)?, row::job_id(row, 1)?);
+            self.read.push_back((run_at, id));
+            self.last = match &self.last {
+                Last::Due(..) => Last::Due(run_at, id),
+                Last::Turn(..) => Last::Turn(row.get(2)?, row.get(3)?, id),
+            };
         }
         self.ended = self.read.len() < self.chunk;
-        if let Some(last) = self.read.back() {
-            self.last = *last;
-        }
         self.chunk *= 2;
         Ok(())
     }
 }
 
-impl Iterator for Due<'_> {
+impl Iterator for Stream<'_> {
     type Item = Result<(i64, JobId)>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,11 +1,14 @@
 //! Stores new jobs.
 
-use ratchet_core::model::{Enqueued, JobFlags, JobSpec, NewJob, payload_version_to_stored};
+use ratchet_core::model::{
+    Enqueued, FairKey, JobFlags, JobSpec, NewJob, payload_version_to_stored,
+};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::error::Result;
+use crate::fair;
 use crate::lanes;
 use crate::links;
 use crate::permits;
@@ -71,7 +74,8 @@ fn enqueue_one(
         };
         return Ok((answer, false));
     }
-    let route = work.routes.id_of(work.conn, &spec.route)?;
+    let fair = spec.fair_key.as_ref();
+    let route = work.routes.id_of(work.conn, &spec.route, fair.is_some())?;
     let queue = spec.route.queue.as_str();
     let lane = spec.lane.as_ref().map(Name::as_str);
     let state = match lane {
@@ -79,15 +83,26 @@ fn enqueue_one(
         Some(lane) => lanes::state_of_next(work.conn, queue, lane)?,
         None => JobState::Pending,
     };
+    let due = job.due().resolve(work.now);
+    let turn = match fair {
+        Some(key) if state == JobState::Pending && due <= work.now => {
+            let (name, level) = (key.name().as_str(), spec.priority.level());
+            Some(fair::turn(work, route, level, name, key.cost())?)
+        }
+        _ => None,
+    };
     let stored = insert.hot.execute(params![
         id.as_bytes(),
         route,
         spec.priority.level(),
-        job.due().resolve(work.now),
+        due,
         insert.next_data,
         JobFlags::of(spec).bits(),
         work.now,
         state.code(),
+        fair.map(|key| key.name().as_str()),
+        fair.map(FairKey::cost),
+        turn,
     ])?;
     if stored == 0 {
         return Ok((Enqueued::Created(id), false));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["3c5d81d3bf488ce499df98f7285ad695977b36bb67c7a35e492895c7f8c0fb11"];
+        &["26ad3096d1e96d762ebebc91502170db9e4f008290535887ba81f5315100310d"];
 
     #[test]
     fn versions_have_no_gaps() {

@@ -1,6 +1,6 @@
 //! The cache of routes. The row of a job contains only the id of its route.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ratchet_core::Route;
 use rusqlite::{OptionalExtension, params};
@@ -19,7 +19,10 @@ use crate::statements::{Connection, SQL};
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     known: BTreeMap<i64, Route>,
-    ids: HashMap<Route, i64>,
+    /// The ids of the routes for jobs with a fair key.
+    fair: BTreeSet<i64>,
+    /// The ids of each route, for jobs without and for jobs with a fair key.
+    ids: HashMap<Route, [Option<i64>; 2]>,
     /// Id and stamp of the last route that was read. If this route could not be decoded, it is not
     /// in `known`.
     last: Mark,
@@ -88,8 +91,7 @@ impl Routes {
             let id = mark.0;
             match Route::from_texts(text(2)?, text(3)?, text(4)?, text(5)?) {
                 Ok(route) => {
-                    self.ids.insert(route.clone(), id);
-                    self.known.insert(id, route);
+                    self.add(id, route, row.get(6)?);
                 }
                 Err(error) => tracing::warn!(route = id, %error, "skipped a stored route that \
                     cannot be read"),
@@ -99,24 +101,38 @@ impl Routes {
         Ok(goes_on)
     }
 
-    /// Returns the id of a route. Stores the route first if it is new.
-    pub(crate) fn id_of(&mut self, conn: Connection<'_>, route: &Route) -> Result<i64> {
+    fn add(&mut self, id: i64, route: Route, fair: bool) {
+        self.ids.entry(route.clone()).or_default()[usize::from(fair)] = Some(id);
+        self.known.insert(id, route);
+        if fair {
+            self.fair.insert(id);
+        }
+    }
+
+    /// Returns whether a cached route is for jobs with a fair key.
+    pub(crate) fn is_fair(&self, id: i64) -> bool {
+        self.fair.contains(&id)
+    }
+
+    /// Returns the id of a route for jobs without a fair key, or for jobs with one. Stores the route
+    /// first if it is new.
+    pub(crate) fn id_of(&mut self, conn: Connection<'_>, route: &Route, fair: bool) -> Result<i64> {
         self.refresh(conn)?;
-        if let Some(id) = self.ids.get(route) {
-            return Ok(*id);
+        if let Some(id) = self.ids.get(route).and_then(|ids| ids[usize::from(fair)]) {
+            return Ok(id);
         }
         let texts = params![
             route.queue.as_str(),
             route.kind.as_str(),
             route.capability_text(),
             route.permit_text(),
+            fair,
         ];
         self.last = conn
             .prepare_cached(&SQL.add_route)?
             .query_row(texts, |row| Ok((row.get(0)?, row.get(1)?)))?;
         let id = self.last.0;
-        self.ids.insert(route.clone(), id);
-        self.known.insert(id, route.clone());
+        self.add(id, route.clone(), fair);
         Ok(id)
     }
 

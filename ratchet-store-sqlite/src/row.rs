@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobFlags, JobRecord, JobSpec, NodeLoad,
-    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, Salvage,
+    Attempt, AttemptOutcome, BatchRecord, FairKey, Heartbeat, JobFlags, JobRecord, JobSpec,
+    NodeLoad, NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, Salvage,
     payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
@@ -122,6 +122,14 @@ pub(crate) fn flags(row: &Row<'_>, column: usize) -> rusqlite::Result<JobFlags> 
     Ok(JobFlags::from_bits(bits))
 }
 
+/// Reads the name and the cost of a fair key, from two columns.
+pub(crate) fn fair_key(row: &Row<'_>, column: usize) -> Result<Option<FairKey>, InvalidInput> {
+    let Some(name) = text(row, column, "fair_key")? else {
+        return Ok(None);
+    };
+    FairKey::from_stored(name, number(row, column + 1, "fair_cost")?).map(Some)
+}
+
 /// Reads an unsigned number. The database stores it as a signed number with the same bits.
 pub(crate) fn seq(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get(column).map(i64::cast_unsigned)
@@ -151,6 +159,7 @@ pub(crate) fn job_record(row: &Row<'_>, route: Route) -> Result<JobRecord> {
     spec.unique_key = salvage.keep(name(row, 18, "unique_key"), None);
     spec.idempotency_key = salvage.keep(name(row, 19, "idempotency_key"), None);
     spec.lane = salvage.keep(name(row, 27, "lane"), None);
+    spec.fair_key = salvage.keep(fair_key(row, 33), None);
     spec.trace = salvage.keep(trace(row, 20, 21), None);
     let slot = row.get::<_, Option<i64>>(29)?.map(from_millis);
     let definition = salvage.keep(name(row, 28, "recurring"), None);

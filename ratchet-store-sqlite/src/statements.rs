@@ -53,8 +53,8 @@ ratchet_sql::statements! {
         get_job history read_state change_state request_cancel requeue_job reschedule_job
         set_priority release_job keep_error clear_error purge_due purge_job purge_data purge_notes
         purge_attempts purge_tags;
-    claims: claim_streams claim_due claim_read claim_job fail_unreadable load_checkpoint load_input
-        read_claim settle_job find_settler add_attempt keep_result report_life keep_progress
+    claims: claim_streams claim_due claim_turns find_turns find_sleepers give_turn claim_read
+        claim_job fail_unreadable load_checkpoint load_input read_claim settle_job find_settler add_attempt keep_result report_life keep_progress
         keep_checkpoint running_jobs timeouts_of reclaim_job disown_job;
     lists: list_oldest list_newest list_batch_oldest list_batch_newest list_ended_oldest
         list_ended_newest list_front_oldest list_front_newest list_tagged_oldest list_tagged_newest

@@ -9,8 +9,8 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
-    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreFeature,
-    StoreInfo, TransactionStore, VersionStore, WorkflowStore, check_enqueue,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    TransactionStore, VersionStore, WorkflowStore, check_enqueue,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use ratchet_sql::Migration;
@@ -357,11 +357,6 @@ impl Store for SqliteStore {
 
     fn versions(&self) -> &dyn VersionStore {
         self
-    }
-
-    fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
-        let lacks = feature == StoreFeature::FairKeys;
-        lacks.then_some("this version does not store turns in this database")
     }
 
     /// Returns a policy without retries, because a call that fails with `Contention` has already

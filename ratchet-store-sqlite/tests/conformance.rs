@@ -17,7 +17,8 @@ fn main() -> ExitCode {
     let attach = |path: String| async move {
         Ok(Arc::new(SqliteStore::builder(path).connect().await?) as SharedStore)
     };
-    Suite::new("sqlite", Power::STORE)
+    let powers = Power::STORE.iter().chain(&[Power::FairKeys]).copied();
+    Suite::new("sqlite", &powers.collect::<Vec<_>>())
         .attach(attach)
         .run(async { Provision::ready(|| async { SqliteFixture::new() }) })
 }

@@ -105,6 +105,45 @@ cases! {
         assert_eq!(node.state(delayed).await, JobState::Running);
     }
 
+    #[proves("fair.due")]
+    #[needs(FairKeys, Clock)]
+    async fn jobs_that_wake_together_get_turns_in_the_order_of_their_due_times(cx: &Cx) {
+        let node = cx.node().await;
+        let later = node.add(of("a").delay(Duration::from_secs(20))).await;
+        let sooner = node.add(of("a").delay(Duration::from_secs(10))).await;
+        cx.advance(Duration::from_secs(30)).await;
+        assert_eq!(node.claim_ids(1).await, [sooner]);
+        assert_eq!(node.claim_ids(1).await, [later]);
+    }
+
+    #[proves("fair.due", "fair.turn")]
+    #[needs(FairKeys)]
+    async fn a_retried_job_goes_behind_the_others_of_its_key(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add_all(&flood("a", 2)).await;
+        let other = node.add(of("b")).await;
+        let token = node.take().await;
+        assert_eq!(token.job, first[0]);
+        let (error, delay) = ("it failed".to_owned(), Duration::ZERO);
+        node.settle(token, Outcome::Retry { error, delay }).await;
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.extend(node.claim_ids(1).await);
+        }
+        assert_eq!(order[2], first[0], "{order:?}");
+        assert!(order.contains(&other) && order.contains(&first[1]), "{order:?}");
+    }
+
+    #[proves("fair.turn")]
+    #[needs(FairKeys)]
+    async fn many_keys_with_one_turn_are_claimed_at_once(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(of("first")).await;
+        let keys: Vec<NewJob> = (0..60).map(|key| of(&format!("key {key}"))).collect();
+        node.add_all(&keys).await;
+        assert_eq!(node.claim_ids(61).await.len(), 61);
+    }
+
     #[proves("fair.plain", "claim.order")]
     #[needs(FairKeys)]
     async fn jobs_without_a_key_keep_their_order(cx: &Cx) {
@@ -116,6 +155,28 @@ cases! {
         let fair = node.add_all(&fair).await;
         let expected = [all[1], fair[0], all[0], fair[1], all[2]];
         assert_eq!(node.claim_ids(9).await, expected);
+    }
+
+    #[proves("fair.act")]
+    #[needs(FairKeys)]
+    async fn an_action_takes_the_turn_of_a_job_away(cx: &Cx) {
+        let node = cx.node().await;
+        let at = time::from_millis(1_000_000_000_000);
+        for actions in [
+            vec![JobAction::Pause, JobAction::Resume],
+            vec![JobAction::Reschedule(RunAt::At(at))],
+            [Priority::High, Priority::Normal].map(JobAction::SetPriority).to_vec(),
+        ] {
+            let jobs = node.add_all(&[of("a"), of("b"), of("a"), of("b")]).await;
+            for action in &actions {
+                node.act(jobs[1], *action).await;
+            }
+            let mut order = Vec::new();
+            for _ in 0..4 {
+                order.extend(node.claim_ids(1).await);
+            }
+            assert_eq!(order, [jobs[0], jobs[2], jobs[3], jobs[1]], "{actions:?}");
+        }
     }
 
     #[proves("fair.act")]

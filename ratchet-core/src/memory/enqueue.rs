@@ -15,14 +15,13 @@ impl Tables {
         let (answers, new) = self.resolve_keys(jobs);
         let links = NewLinks::of(jobs, &answers, &new)?;
         self.check_parents(&links, &answers)?;
-        let stored: Vec<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
         for place in new {
             self.store(&jobs[place], now);
+            self.give_turns([jobs[place].id()], now);
         }
         for (child, after) in links.after {
             self.link(child, after);
         }
-        self.give_turns(stored, now);
         Ok(answers)
     }
 

@@ -164,7 +164,7 @@ impl Tables {
     }
 
     /// Gives turns to those of the jobs that sleep and are due.
-    pub(super) fn give_turns(&mut self, jobs: Vec<JobId>, now: i64) {
+    pub(super) fn give_turns(&mut self, jobs: impl IntoIterator<Item = JobId>, now: i64) {
         for id in jobs {
             let turn = self.job(id).and_then(|job| self.indexes.turn(job, now));
             if turn.is_some() {

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::route::Route;
@@ -42,13 +43,16 @@ impl DueRoute {
 
     /// Sorts routes into the order in which stores list them. Routes with due jobs come first, the
     /// longest overdue before all others. Then come the other routes, by the time until their first
-    /// job is due. Routes with equal times are sorted by route.
-    pub fn sort(routes: &mut [Self]) {
+    /// job is due. Routes with equal times are sorted by route. Of several entries of one route, only
+    /// the first in this order remains.
+    pub fn sort(routes: &mut Vec<Self>) {
         routes.sort_by(|a, b| {
             let longest_first = b.overdue.cmp(&a.overdue);
             let first_due = a.due_in.cmp(&b.due_in);
             let order = longest_first.then(first_due);
             order.then_with(|| a.route.cmp(&b.route))
         });
+        let mut seen = HashSet::new();
+        routes.retain(|due| seen.insert(due.route.clone()));
     }
 }

@@ -6,7 +6,7 @@
 -- [claim.live] Needs one seek of ratchet_jobs_claim per wanted route and priority, at no cost per
 -- job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
-SELECT route.id, level.priority, head.run_at, head.id
+SELECT route.id, level.priority, head.run_at, head.id, route.fair
 FROM json_each(?1) AS wanted
 CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
 CROSS JOIN level
@@ -29,6 +29,48 @@ WHERE state = 0 AND route = ?1 AND priority = ?2 AND run_at <= ?3 AND (run_at, i
 ORDER BY run_at, id
 LIMIT ?6
 
+-- name: claim_turns
+-- Returns the next jobs with a fair key of one route and priority, in the order of their turns.
+-- [fair.turn] Reads one range of ratchet_jobs_turn in its order.
+SELECT run_at, id, turn, fair_key
+FROM ratchet_jobs INDEXED BY ratchet_jobs_turn
+WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2
+  AND (turn, fair_key, id) > (?3, ?4, ?5)
+ORDER BY turn, fair_key, id
+LIMIT ?6
+
+-- name: find_turns
+-- Returns the first turn of a route (?1) and priority (?2), and the last turn of a fair key (?3)
+-- there with its cost. [fair.turn] [fair.bound] [fair.weight] [fair.idle] One seek of
+-- ratchet_jobs_turn and one of ratchet_jobs_key.
+SELECT (SELECT turn FROM ratchet_jobs INDEXED BY ratchet_jobs_turn
+        WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2
+        ORDER BY turn LIMIT 1),
+       last.turn, last.fair_cost
+FROM (SELECT 1)
+LEFT JOIN ratchet_jobs AS last ON last.id = (
+    SELECT id FROM ratchet_jobs INDEXED BY ratchet_jobs_key
+    WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2 AND fair_key = ?3
+    ORDER BY turn DESC, id DESC LIMIT 1)
+
+-- name: find_sleepers
+-- Returns the due jobs with a fair key, but without a turn, of these routes (?1, a JSON array), the
+-- longest due first, at most ?3. [fair.due] [claim.paused] Reads a range of ratchet_jobs_asleep for
+-- each route.
+SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost
+FROM json_each(?1) AS wanted
+CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
+CROSS JOIN ratchet_jobs AS job INDEXED BY ratchet_jobs_asleep
+    ON job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL AND job.route = route.id
+   AND job.run_at <= ?2
+WHERE route.fair AND route.queue NOT IN (SELECT queue FROM ratchet_paused_queues)
+ORDER BY job.run_at, job.id
+LIMIT ?3
+
+-- name: give_turn
+-- Gives a pending job a turn. [fair.due] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET turn = ?2 WHERE id = ?1 AND state = 0
+
 -- name: claim_read
 -- Returns what the claim of a pending job will contain, with the payload if ?2 is true.
 -- [claim.running] [claim.whole] [claim.version] Uses primary keys.
@@ -41,18 +83,18 @@ LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 WHERE job.id = ?1 AND job.state = 0
 
 -- name: claim_job
--- Claims a pending job for a node. [claim.exclusive] [claim.running] Uses the primary key of
--- ratchet_jobs.
+-- Claims a pending job for a node, which uses its turn up. [claim.exclusive] [claim.running]
+-- [fair.turn] Uses the primary key of ratchet_jobs.
 UPDATE ratchet_jobs
 SET state = 3, claim_seq = claim_seq + 1, node = ?2, claimed_at = ?3, last_report = NULL,
-    cancel_requested = 0
+    cancel_requested = 0, turn = NULL
 WHERE id = ?1 AND state = 0
 
 -- name: fail_unreadable
 -- Makes a pending job with an unreadable row a dead letter, so that it affects only itself.
 -- [errors.poison] Uses the primary key of ratchet_jobs.
 UPDATE ratchet_jobs
-SET state = 5, claim_seq = claim_seq + 1, settled_seq = claim_seq + 1, finished_at = ?2
+SET state = 5, claim_seq = claim_seq + 1, settled_seq = claim_seq + 1, finished_at = ?2, turn = NULL
 WHERE id = ?1 AND state = 0
 
 -- name: load_checkpoint

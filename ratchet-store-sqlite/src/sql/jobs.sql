@@ -2,9 +2,10 @@
 
 -- name: enqueue_job
 -- Stores a job, unless its id exists. [enqueue.created] [enqueue.repeat] [enqueue.due] [lane.head]
--- Uses the primary key of ratchet_jobs.
-INSERT INTO ratchet_jobs (id, state, route, priority, run_at, data, flags, created_at)
-VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7)
+-- [fair.turn] Uses the primary key of ratchet_jobs.
+INSERT INTO ratchet_jobs (id, state, route, priority, run_at, data, flags, created_at, fair_key,
+                          fair_cost, turn)
+VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?10, ?11)
 ON CONFLICT (id) DO NOTHING
 
 -- name: enqueue_data
@@ -71,7 +72,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
            (SELECT group_concat(tagged.tag, char(10)) FROM ratchet_job_tags AS tagged
             WHERE tagged.job = job.id)
        END,
-       data.payload_version, job.flags
+       data.payload_version, job.flags, job.fair_key, job.fair_cost
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 LEFT JOIN ratchet_job_notes AS notes ON notes.job = job.id
@@ -95,9 +96,9 @@ ORDER BY 1
 SELECT state, data, flags FROM ratchet_jobs WHERE id = ?1
 
 -- name: change_state
--- Moves a waiting job from one state to another. [act.respond] [cancel.waiting] [pause.job] Uses
--- the primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET state = ?3, finished_at = ?4 WHERE id = ?1 AND state = ?2
+-- Moves a waiting job from one state to another, without a turn. [act.respond] [cancel.waiting]
+-- [pause.job] [fair.act] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET state = ?3, finished_at = ?4, turn = NULL WHERE id = ?1 AND state = ?2
 
 -- name: request_cancel
 -- Requests the cancellation of a running job. [cancel.running] Uses the primary key of
@@ -111,13 +112,14 @@ UPDATE ratchet_jobs SET state = ?3, run_at = ?2, attempts = 0, crash_count = 0, 
 WHERE id = ?1 AND state = 5
 
 -- name: reschedule_job
--- Makes a waiting job due at another time. [reschedule.job] [lane.reschedule] Uses the primary key
--- of ratchet_jobs.
-UPDATE ratchet_jobs SET run_at = ?2 WHERE id = ?1 AND state IN (0, 1, 2)
+-- Makes a waiting job due at another time, without a turn. [reschedule.job] [lane.reschedule]
+-- [fair.act] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET run_at = ?2, turn = NULL WHERE id = ?1 AND state IN (0, 1, 2)
 
 -- name: set_priority
--- Changes the priority of an unfinished job. [priority.job] Uses the primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET priority = ?2 WHERE id = ?1 AND state < 4
+-- Changes the priority of an unfinished job, which loses its turn. [priority.job] [fair.act] Uses
+-- the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET priority = ?2, turn = NULL WHERE id = ?1 AND state < 4
 
 -- name: release_job
 -- Makes a blocked job claimable; for a job that waits for nothing any more. [link.release]

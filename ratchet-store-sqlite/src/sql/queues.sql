@@ -53,13 +53,14 @@ SELECT count(*) FROM (
 
 -- name: add_route
 -- Stores a new route. The unique key of ratchet_routes prevents duplicates.
-INSERT INTO ratchet_routes (queue, kind, capability, permit, stamp) VALUES (?1, ?2, ?3, ?4, random())
+INSERT INTO ratchet_routes (queue, kind, capability, permit, fair, stamp)
+VALUES (?1, ?2, ?3, ?4, ?5, random())
 RETURNING id, stamp
 
 -- name: load_routes
 -- Returns the last cached route (?1), if it is still stored, and the routes after it, with their
 -- stamps. Uses the primary key of ratchet_routes.
-SELECT id, stamp, queue, kind, capability, permit FROM ratchet_routes WHERE id >= ?1 ORDER BY id
+SELECT id, stamp, queue, kind, capability, permit, fair FROM ratchet_routes WHERE id >= ?1 ORDER BY id
 
 -- name: last_route
 -- Returns the newest route. It shows whether another process has added routes, or the database was
