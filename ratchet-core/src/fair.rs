@@ -27,9 +27,6 @@
 
 use std::collections::HashMap;
 
-use crate::model::FairKey;
-use crate::name::Name;
-
 /// The number of sleeping jobs to which one claim gives turns, the longest due first.
 pub const WOKEN_BY_A_CLAIM: usize = 1_000;
 
@@ -59,22 +56,19 @@ pub fn turn(first: Option<i64>, last: Option<Last>, cost: u32, now: i64) -> i64 
 ///
 /// ```
 /// use ratchet_core::fair::Level;
-/// use ratchet_core::model::FairKey;
 ///
-/// let (a, b) = (FairKey::new("a", 1.0)?, FairKey::new("b", 1.0)?);
 /// let mut level = Level::new(Some(5_000), 1_790_000_000_000);
-/// let turns = [&a, &a, &a, &b].map(|key| level.give(key));
+/// let turns = ["a", "a", "a", "b"].map(|key| level.give(key, 1_000));
 /// assert_eq!(turns, [5_999, 6_999, 7_999, 5_999]);
-/// # Ok::<(), ratchet::InvalidInput>(())
 /// ```
 #[derive(Debug)]
-pub struct Level {
+pub struct Level<'a> {
     first: Option<i64>,
-    last: HashMap<Name, Last>,
+    last: HashMap<&'a str, Last>,
     now: i64,
 }
 
-impl Level {
+impl<'a> Level<'a> {
     /// Creates a level of which the first pending turn is known. `now` is in milliseconds since
     /// 1970.
     #[must_use]
@@ -87,17 +81,16 @@ impl Level {
     }
 
     /// Adds the last pending job of a key. Keys without pending jobs need not be added.
-    pub fn last(&mut self, key: &Name, last: Last) {
-        self.last.insert(key.clone(), last);
+    pub fn last(&mut self, key: &'a str, last: Last) {
+        self.last.insert(key, last);
     }
 
     /// Returns the turn of the next job of a key.
-    pub fn give(&mut self, key: &FairKey) -> i64 {
-        let last = self.last.get(key.name()).copied();
-        let turn = turn(self.first, last, key.cost(), self.now);
+    pub fn give(&mut self, key: &'a str, cost: u32) -> i64 {
+        let last = self.last.get(key).copied();
+        let turn = turn(self.first, last, cost, self.now);
         self.first = Some(self.first.map_or(turn, |first| first.min(turn)));
-        let cost = key.cost();
-        self.last(key.name(), Last { turn, cost });
+        self.last(key, Last { turn, cost });
         turn
     }
 }
@@ -109,6 +102,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::FairKey;
 
     /// A level with its pending jobs, as a store keeps it.
     #[derive(Default)]

@@ -12,6 +12,7 @@ use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::routes::Chosen;
 use crate::row;
+use crate::statement::OwnStatements as _;
 use crate::store::SqlStore;
 
 /// Settings that determine how often a claim searches again for due jobs.
@@ -43,6 +44,9 @@ struct Round {
     refused: usize,
     /// Whether the number of free permits limited the number of candidates.
     bounded: bool,
+    /// The routes with due jobs that have a fair key and no turn. If there are any, the round claimed
+    /// no jobs.
+    asleep: Vec<i32>,
 }
 
 /// Input of one round of a claim.
@@ -52,6 +56,8 @@ struct Look<'a> {
     wanted: usize,
     /// Determines how many candidates the round reads.
     rounds: &'a Rounds<'a>,
+    /// Whether to claim nothing if there are due jobs that have a fair key and no turn.
+    wakes: bool,
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -73,12 +79,15 @@ impl<D: Dialect> SqlStore<D> {
         // has already committed the claims of this round, the node's next heartbeat lists them, and
         // the node releases them.
         let mut end = None;
+        // Jobs that are still without a turn afterwards are locked by other transactions.
+        let mut wakes = true;
         while rounds.begin_round() {
             let wanted = request.limit.saturating_sub(claimed.len());
             let look = Look {
                 request,
                 wanted,
                 rounds: &rounds,
+                wakes,
             };
             let round = match until(end, self.round(&look)).await {
                 Some(Ok(round)) => round,
@@ -92,6 +101,14 @@ impl<D: Dialect> SqlStore<D> {
                     self.routes().refresh(&mut lease, self.sql()).await
                 };
                 match until(end, refresh).await {
+                    Some(Ok(())) => continue,
+                    Some(Err(failure)) if claimed.is_empty() => return Err(failure),
+                    _ => break,
+                }
+            }
+            if !round.asleep.is_empty() {
+                wakes = false;
+                match until(end, self.wake(&round.asleep)).await {
                     Some(Ok(())) => continue,
                     Some(Err(failure)) if claimed.is_empty() => return Err(failure),
                     _ => break,
@@ -210,7 +227,7 @@ impl<D: Dialect> SqlStore<D> {
             .map(|(_, route)| budget.rest(route).map(most))
             .collect();
         let ids = chosen.ids();
-        let claim = self
+        let mut claim = self
             .sql()
             .claim_jobs
             .query()
@@ -222,6 +239,10 @@ impl<D: Dialect> SqlStore<D> {
             .bind(look.request.node.as_uuid())
             .bind(look.request.payloads)
             .bind(chosen.last.stamp);
+        let with_turns = self.sql().own.turns().is_some();
+        if with_turns {
+            claim = claim.bind(&chosen.fair).bind(look.wakes);
+        }
         let rows = lease.rows(claim).await?;
         let mut round = Round {
             outdated: false,
@@ -231,11 +252,16 @@ impl<D: Dialect> SqlStore<D> {
             unreadable: Vec::new(),
             refused: 0,
             bounded: false,
+            asleep: Vec::new(),
         };
         for row in &rows {
             round.outdated = !row.try_get::<bool>(0)?;
             round.candidates = row::count(row.try_get::<i64>(1)?, "candidates")?;
             round.now = row.try_get(2)?;
+            if with_turns && row.try_get(21)? {
+                let fair = ids.iter().filter(|id| chosen.fair.contains(id));
+                round.asleep = fair.copied().collect();
+            }
             let Some(id) = row.try_get::<Option<Uuid>>(3)? else {
                 break;
             };

@@ -1,13 +1,16 @@
 //! Stores new jobs.
 
-use ratchet_core::model::{Enqueued, JobFlags, NewJob, TakenKeys, payload_version_to_stored};
+use ratchet_core::model::{
+    Enqueued, JobFlags, JobSpec, NewJob, TakenKeys, payload_version_to_stored,
+};
 use ratchet_core::time::{duration_millis, to_millis};
-use ratchet_core::{JobId, JobState, Name, Route, StoreErrorKind, TraceContext};
+use ratchet_core::{JobId, JobState, Name, StoreErrorKind, TraceContext};
 use uuid::Uuid;
 
 use crate::arguments::Column;
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
+use crate::fair::{Turned, Turns};
 use crate::lanes::Lane;
 use crate::routes::Mark;
 use crate::row;
@@ -27,9 +30,14 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.marks_of(jobs).await?;
         let mut lease = self.lease().await?;
-        if jobs.iter().any(needs_transaction) {
+        if jobs
+            .iter()
+            .any(|job| needs_transaction(job) || is_fair(job))
+        {
             lease.begin().await?;
-            let stored = self.store_jobs(&mut lease, jobs, &routes).await;
+            let stored = self
+                .store_jobs(&mut lease, jobs, &routes, Turns::Given)
+                .await;
             return lease.end(stored).await;
         }
         if !jobs
@@ -42,7 +50,9 @@ impl<D: Dialect> SqlStore<D> {
                     Err(failure) if failure.duplicate => {}
                     done => return done.map(|_| created(jobs)),
                 }
-                return self.store_jobs(&mut lease, jobs, &routes).await;
+                return self
+                    .store_jobs(&mut lease, jobs, &routes, Turns::None)
+                    .await;
             }
             let query = match self.sql().own.enqueue_job() {
                 Some(one) if jobs.len() == 1 => insert.bind_one(one),
@@ -54,11 +64,14 @@ impl<D: Dialect> SqlStore<D> {
                 done => return done.map(|_| created(jobs)),
             }
         }
-        self.store_jobs(&mut lease, jobs, &routes).await
+        self.store_jobs(&mut lease, jobs, &routes, Turns::None)
+            .await
     }
 
     /// Stores the jobs of one call that are not stored yet. Must run in a transaction if any of the
     /// jobs has a lane, links, a batch or a signal.
+    ///
+    /// Must also run in a transaction with [`Turns::Given`].
     ///
     /// Locks the lanes first, and then looks up which jobs are new. If the same call is repeated
     /// concurrently, the second call waits for these locks, and then finds the stored jobs.
@@ -72,6 +85,7 @@ impl<D: Dialect> SqlStore<D> {
         on: &mut impl Run<D>,
         jobs: &[NewJob],
         routes: &[Mark],
+        turns: Turns,
     ) -> Result<Vec<Enqueued>> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let found = on.rows(self.find_keys(jobs)).await?;
@@ -92,6 +106,9 @@ impl<D: Dialect> SqlStore<D> {
                 if linked.is_parent(JobId::from(*id)) {
                     *flags |= JobFlags::CHILDREN.bits();
                 }
+            }
+            if turns == Turns::Given {
+                self.give_turns(on, &mut insert).await?;
             }
             let stored = self.insert_keyed(on, &insert).await?;
             if stored < new.len() && jobs.iter().any(needs_transaction) {
@@ -126,12 +143,28 @@ impl<D: Dialect> SqlStore<D> {
         Ok(created(jobs))
     }
 
+    /// Gives the due jobs with a fair key their turns.
+    async fn give_turns(&self, on: &mut impl Run<D>, insert: &mut Insert<'_>) -> Result<()> {
+        let jobs = insert.fair();
+        let turned: Vec<Turned<'_>> = jobs.iter().map(|(_, job)| *job).collect();
+        let Some(mut levels) = self.lock_levels(on, &turned).await? else {
+            return Ok(());
+        };
+        for (place, job) in jobs {
+            if insert.run_at[place].is_none_or(|run_at| run_at <= levels.now) {
+                insert.turns[place] = levels.give(&job);
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the statement `enqueue_keyed`, and returns the number of jobs that the statement
     /// stored.
     async fn insert_keyed(&self, on: &mut impl Run<D>, insert: &Insert<'_>) -> Result<usize> {
         let statement = &self.sql().enqueue_keyed;
         let mut stored = 0;
-        for row in on.rows(insert.bind_keyed(statement)).await? {
+        let with_turns = self.sql().own.turns().is_some();
+        for row in on.rows(insert.bind_keyed(statement, with_turns)).await? {
             if !row.try_get::<bool>(1)? {
                 return Err(self.refute(on, insert.last).await);
             }
@@ -165,21 +198,24 @@ impl<D: Dialect> SqlStore<D> {
     /// of the database.
     pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
         loop {
-            let routes = jobs.iter().map(|job| &job.spec().route);
+            let routes = jobs.iter().map(|job| (&job.spec().route, is_fair(job)));
             if let Some(marks) = self.routes().marks(routes) {
                 return Ok(marks);
             }
             for job in jobs {
-                self.mark_of(&job.spec().route).await?;
+                self.mark_of(job.spec()).await?;
             }
         }
     }
 
-    /// Returns the mark of a route, which is the route's id and stamp. Stores the route if it is
-    /// not stored yet. Fails if a new route needs a permit for which no limit is stored.
-    pub(crate) async fn mark_of(&self, route: &Route) -> Result<Mark> {
+    /// Returns the mark of a job's route, which is the route's id and stamp. Stores the route if it
+    /// is not stored yet. Fails if a new route needs a permit for which no limit is stored.
+    pub(crate) async fn mark_of(&self, job: &JobSpec) -> Result<Mark> {
         let routes = self.routes();
-        routes.mark_of(self.pools(), self.sql(), route).await
+        let fair = job.fair_key.is_some();
+        routes
+            .mark_of(self.pools(), self.sql(), &job.route, fair)
+            .await
     }
 
     fn find_keys(&self, jobs: &[NewJob]) -> D::Query {
@@ -204,6 +240,10 @@ pub(crate) fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
 
 fn has_origin(job: &NewJob) -> bool {
     job.spec().recurring.is_some()
+}
+
+fn is_fair(job: &NewJob) -> bool {
+    job.spec().fair_key.is_some()
 }
 
 fn has_tags(job: &NewJob) -> bool {
@@ -260,6 +300,9 @@ struct Insert<'a> {
     states: Vec<i16>,
     definitions: Vec<Option<&'a str>>,
     slots: Vec<Option<i64>>,
+    fair_keys: Vec<Option<&'a str>>,
+    fair_costs: Vec<Option<i32>>,
+    turns: Vec<Option<i64>>,
     tagged: Vec<Uuid>,
     tags: Vec<&'a str>,
 }
@@ -314,12 +357,33 @@ impl<'a> Insert<'a> {
             insert
                 .slots
                 .push(origin.and_then(|origin| origin.slot).map(to_millis));
+            let fair = spec.fair_key.as_ref();
+            insert.fair_keys.push(fair.map(|key| key.name().as_str()));
+            let cost = fair.map(|key| i32::try_from(key.cost()).unwrap_or(i32::MAX));
+            insert.fair_costs.push(cost);
+            insert.turns.push(None);
             for tag in &spec.tags {
                 insert.tagged.push(job.id().as_uuid());
                 insert.tags.push(tag.as_str());
             }
         }
         Ok(insert)
+    }
+
+    /// Returns the pending jobs with a fair key that are due now, or from a given time on.
+    fn fair(&self) -> Vec<(usize, Turned<'a>)> {
+        let pending: i16 = JobState::Pending.code().into();
+        let turned = |place: usize| {
+            let job = Turned {
+                route: self.routes[place],
+                priority: self.priorities[place],
+                key: self.fair_keys[place]?,
+                cost: u32::try_from(self.fair_costs[place]?).ok()?,
+            };
+            let delayed = self.run_at[place].is_none() && self.delays[place] > 0;
+            (self.states[place] == pending && !delayed).then_some((place, job))
+        };
+        (0..self.ids.len()).filter_map(turned).collect()
     }
 
     /// Binds the values to the statement `enqueue_job`, which stores one new job without keys.
@@ -335,8 +399,8 @@ impl<'a> Insert<'a> {
     }
 
     /// Binds the values to the statement `enqueue_keyed`, which stores jobs with or without keys,
-    /// lanes and tags.
-    fn bind_keyed<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
+    /// lanes and tags. With `with_turns`, the statement has the columns of fair keys.
+    fn bind_keyed<D: Dialect>(&self, statement: &Statement<D>, with_turns: bool) -> D::Query {
         let mut columns = self.columns().to_vec();
         columns.extend([
             ("unique_key", &self.unique_keys as &dyn Column),
@@ -346,6 +410,13 @@ impl<'a> Insert<'a> {
             ("recurring", &self.definitions),
             ("slot", &self.slots),
         ]);
+        if with_turns {
+            columns.extend([
+                ("fair_key", &self.fair_keys as &dyn Column),
+                ("fair_cost", &self.fair_costs),
+                ("turn", &self.turns),
+            ]);
+        }
         let query = statement
             .query()
             .table(&columns)

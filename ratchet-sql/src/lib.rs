@@ -17,6 +17,7 @@ mod diagnostics;
 mod dialect;
 mod enqueue;
 mod failure;
+mod fair;
 mod files;
 mod generation;
 mod held;
@@ -66,7 +67,7 @@ pub use migrations::{
 };
 pub use pool::Pool;
 pub use settings::{Settings, in_time, misconfigured};
-pub use statement::{OwnStatements, Statement, Statements};
+pub use statement::{OwnStatements, Statement, Statements, TurnStatements};
 pub use store::{SqlStore, too_late};
 pub use value::Value;
 pub use within::Savepoint;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result as Inner};
+use crate::fair::Turns;
 use crate::row;
 use crate::statement::Statement;
 use crate::store::SqlStore;
@@ -80,7 +81,7 @@ impl<D: Dialect> SqlStore<D> {
     async fn put_definition(&self, put: &PutRecurring) -> Inner<PutOutcome> {
         // This call fails if the limit of a needed permit is missing. The caller thus learns of the
         // problem now, and not when the first job is created.
-        self.mark_of(&put.definition.job().route).await?;
+        self.mark_of(put.definition.job()).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
         let outcome = self.put_inside(&mut lease, put).await;
@@ -198,7 +199,7 @@ impl<D: Dialect> SqlStore<D> {
         let mut answers = Vec::new();
         if !jobs.is_empty() {
             let routes = self.marks_of(&jobs).await?;
-            answers = self.store_jobs(lease, &jobs, &routes).await?;
+            answers = self.store_jobs(lease, &jobs, &routes, Turns::Given).await?;
         }
         self.move_on(lease, present()).await?;
         let mut answers = answers.into_iter();

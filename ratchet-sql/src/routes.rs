@@ -1,6 +1,6 @@
 //! Caches the routes, because the row of a job contains only the id of its route.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{PoisonError, RwLock};
 
 use ratchet_core::{InvalidInput, Route};
@@ -9,7 +9,7 @@ use crate::connections::Connections;
 use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::{Failure, Result};
 use crate::row;
-use crate::statement::Statements;
+use crate::statement::{OwnStatements as _, Statements};
 
 /// The cached routes of a store.
 ///
@@ -38,7 +38,10 @@ pub(crate) struct Mark {
 #[derive(Debug, Default)]
 struct Known {
     routes: BTreeMap<i32, Route>,
-    marks: HashMap<Route, Mark>,
+    /// The ids of the routes for jobs with a fair key.
+    fair: BTreeSet<i32>,
+    /// The marks of each route, for jobs without and for jobs with a fair key.
+    marks: HashMap<Route, [Option<Mark>; 2]>,
     /// Mark of the last route that was read, even if the route could not be decoded.
     last: Mark,
     /// Mark that was missing in the database at the last call of [`Routes::refute`]. `None` if that
@@ -51,6 +54,8 @@ struct Known {
 pub(crate) struct Chosen {
     /// Id of each selected route, and the route, in order of id.
     pub(crate) routes: Vec<(i32, Route)>,
+    /// Ids of the selected routes for jobs with a fair key, and of routes that were removed since.
+    pub(crate) fair: Vec<i32>,
     /// Mark of the last route that the cache has read from the database.
     pub(crate) last: Mark,
 }
@@ -73,12 +78,23 @@ impl Chosen {
 }
 
 impl Known {
-    fn add(&mut self, rows: &[impl Row]) -> Result<()> {
+    fn mark(&self, route: &Route, fair: bool) -> Option<Mark> {
+        self.marks.get(route)?[usize::from(fair)]
+    }
+
+    /// Adds the routes in rows of the statement `load_routes`. `with_fair` tells whether the rows
+    /// have the column `fair`.
+    fn add(&mut self, rows: &[impl Row], with_fair: bool) -> Result<()> {
         for row in rows {
             let mark = mark(row)?;
             match row::route(row, 2) {
                 Ok(route) => {
-                    self.marks.insert(route.clone(), mark);
+                    let fair = with_fair && row.try_get(6)?;
+                    let marks = self.marks.entry(route.clone()).or_default();
+                    marks[usize::from(fair)] = Some(mark);
+                    if fair {
+                        self.fair.insert(mark.id);
+                    }
                     self.routes.insert(mark.id, route);
                 }
                 Err(error) => {
@@ -118,7 +134,7 @@ impl Routes {
                 ..Known::default()
             };
         }
-        known.add(&rows)
+        known.add(&rows, sql.own.turns().is_some())
     }
 
     /// Reads the routes again after a statement on the connection `on` did not find `mark`.
@@ -142,24 +158,29 @@ impl Routes {
         Ok(again)
     }
 
-    /// Returns the mark of a route. If the route is not yet in the database, stores it there first.
+    /// Returns the mark of a route for jobs without a fair key, or with one. If the route is not yet
+    /// in the database, stores it there first.
     pub(crate) async fn mark_of<D: Dialect>(
         &self,
         connections: &Connections<D::Connector>,
         sql: &Statements<D>,
         route: &Route,
+        fair: bool,
     ) -> Result<Mark> {
         loop {
-            if let Some(mark) = self.read(|known| known.marks.get(route).copied()) {
+            if let Some(mark) = self.read(|known| known.mark(route, fair)) {
                 return Ok(mark);
             }
-            let add = sql
+            let mut add = sql
                 .add_route
                 .query()
                 .bind(route.queue.as_str())
                 .bind(route.kind.as_str())
                 .bind(route.capability_text())
                 .bind(route.permit_text());
+            if sql.own.turns().is_some() {
+                add = add.bind(fair);
+            }
             let mut lease = connections.liveness.lease().await?;
             if let Some(resource) = &route.permit {
                 // Resources are never deleted, so this check cannot race with the insert.
@@ -186,10 +207,13 @@ impl Routes {
     ///
     /// If a database contains the mark with the largest id, it contains all of these marks. See
     /// [`Routes`].
-    pub(crate) fn marks<'a>(&self, routes: impl Iterator<Item = &'a Route>) -> Option<Vec<Mark>> {
+    pub(crate) fn marks<'a>(
+        &self,
+        routes: impl Iterator<Item = (&'a Route, bool)>,
+    ) -> Option<Vec<Mark>> {
         self.read(|known| {
             routes
-                .map(|route| known.marks.get(route).copied())
+                .map(|(route, fair)| known.mark(route, fair))
                 .collect()
         })
     }
@@ -198,8 +222,13 @@ impl Routes {
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
+            let fair = known.fair.iter();
             Chosen {
                 routes: chosen.map(|(id, route)| (*id, route.clone())).collect(),
+                fair: fair
+                    .filter(|id| matches(&known.routes[id]))
+                    .copied()
+                    .collect(),
                 last: known.last,
             }
         })

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, BatchRecord, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
-    NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, Salvage, payload_version_from_stored,
+    Attempt, AttemptOutcome, BatchRecord, FairKey, Heartbeat, JobRecord, JobSpec, NodeLoad,
+    NodeProfile, NodeRecord, NodeStatus, Progress, RecurringOrigin, RunAt, Salvage,
+    payload_version_from_stored,
 };
 use ratchet_core::time::{duration_millis, from_millis, to_millis};
 use ratchet_core::{
@@ -150,6 +151,18 @@ pub(crate) fn token(row: &impl Row, columns: [usize; 4]) -> Result<ClaimToken> {
     ))
 }
 
+/// Reads the name and the cost of a fair key, from two columns.
+pub(crate) fn fair_key(
+    row: &impl Row,
+    column: usize,
+) -> std::result::Result<Option<FairKey>, InvalidInput> {
+    let Some(name) = text(row, column, "fair_key")? else {
+        return Ok(None);
+    };
+    let cost: Option<i32> = row.try_get(column + 1).ok().flatten();
+    FairKey::from_stored(name, cost.unwrap_or_default().into()).map(Some)
+}
+
 /// Reads the job in a row of the statement `get_jobs`.
 ///
 /// Replaces damaged parts of the job, such as its tags, by their defaults, so that an operator can
@@ -176,6 +189,7 @@ pub(crate) fn job_record(row: &impl Row) -> Result<JobRecord> {
     spec.unique_key = salvage.keep(name(row, 18, "unique_key"), None);
     spec.idempotency_key = salvage.keep(name(row, 19, "idempotency_key"), None);
     spec.lane = salvage.keep(name(row, 27, "lane"), None);
+    spec.fair_key = salvage.keep(fair_key(row, 37), None);
     spec.trace = salvage.keep(trace(row, 20, 21), None);
     let slot = row.try_get::<Option<i64>>(29)?.map(from_millis);
     let definition = salvage.keep(name(row, 28, "recurring"), None);

@@ -94,11 +94,31 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Returns the statements that give turns to jobs with a fair key. `None` means that the dialect
+    /// does not support fair keys. With `Some`, the statements `enqueue_keyed`, `add_route`,
+    /// `load_routes` and `claim_jobs` have the parameters and columns for fair keys.
+    fn turns(&self) -> Option<TurnStatements<'_, D>> {
+        None
+    }
+
     /// Returns the statement that reads the tags of jobs. `None` means that the statement
     /// `get_jobs` returns the tags.
     fn tags_of(&self) -> Option<&Statement<D>> {
         None
     }
+}
+
+/// The statements that give turns to jobs with a fair key, see [`ratchet_core::fair`].
+#[derive(Debug)]
+#[expect(
+    missing_docs,
+    reason = "each statement begins with a comment that describes it"
+)]
+pub struct TurnStatements<'a, D> {
+    pub lock_routes: &'a Statement<D>,
+    pub find_turns: &'a Statement<D>,
+    pub find_sleepers: &'a Statement<D>,
+    pub give_turns: &'a Statement<D>,
 }
 
 /// Defines the statements of a dialect. The arguments name all statement files, in the order of the

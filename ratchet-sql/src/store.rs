@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::claiming::Lookahead;
-use ratchet_core::store::{CallPolicy, LossRepeats, StoreInfo};
+use ratchet_core::store::{CallPolicy, LossRepeats, StoreFeature, StoreInfo};
 use ratchet_core::{Result, StoreErrorKind};
 use tokio::sync::Semaphore;
 
@@ -15,7 +15,7 @@ use crate::dialect::{Dialect, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
 use crate::order;
 use crate::routes::Routes;
-use crate::statement::Statements;
+use crate::statement::{OwnStatements as _, Statements};
 
 /// A store on an SQL server. It contains the connections, the statements and the cached routes for
 /// one schema. Each dialect's crate wraps it in its own store type.
@@ -244,6 +244,13 @@ impl<D: Dialect> SqlStore<D> {
         CallPolicy::within(self.0.deadline).gathers(true)
     }
 
+    /// Returns why the store lacks a feature. `None` means that it supports the feature.
+    #[must_use]
+    pub fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
+        let lacks = feature == StoreFeature::FairKeys && self.sql().own.turns().is_none();
+        lacks.then_some("this version does not store turns in this database")
+    }
+
     /// Closes the idle connections, and returns the `Timeout` failure of a call that got no reply
     /// within the deadline.
     #[must_use]
@@ -377,8 +384,7 @@ macro_rules! store {
             }
 
             fn lacks(&self, feature: ::ratchet_core::store::StoreFeature) -> Option<&'static str> {
-                let lacks = feature == ::ratchet_core::store::StoreFeature::FairKeys;
-                lacks.then_some("this version does not store turns in this database")
+                self.$shared().lacks(feature)
             }
 
             fn call_timed_out(&self) {

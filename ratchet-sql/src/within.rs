@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use crate::dialect::{Dialect, Run};
 use crate::enqueue::need_more_than_an_insert;
 use crate::failure::{Failure, Result};
+use crate::fair::Turns;
 use crate::store::SqlStore;
 
 /// Maximum number of tries of one enqueue. A try is repeated if it lost a race against another
@@ -113,7 +114,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         saved.store(true, Ordering::Relaxed);
         on.save().await?;
-        let stored = self.store_jobs(on, jobs, &routes).await;
+        let stored = self.store_jobs(on, jobs, &routes, Turns::None).await;
         match &stored {
             Ok(_) => on.release().await?,
             Err(failure) if S::survives(failure) => on.roll_back().await?,

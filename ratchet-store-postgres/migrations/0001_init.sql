@@ -3,6 +3,7 @@
 -- decode.
 
 -- The distinct (queue, kind, capability, permit), so that a job stores one small id for them.
+-- Jobs with a fair key have routes of their own (fair), so that other jobs cost nothing more.
 -- Rows never change and are never deleted, since every process caches them. '' means no capability
 -- or no permit. A new id is one more than the largest, so ids commit in order and the largest
 -- reveals new routes. A process that caches routes uses the id and the stamp of one route to prove
@@ -16,7 +17,8 @@ CREATE TABLE {schema}.routes (
     permit     text COLLATE "C" NOT NULL DEFAULT '',
     stamp      bigint NOT NULL
                DEFAULT ('x' || left(translate(gen_random_uuid()::text, '-', ''), 16))::bit(64)::bigint,
-    UNIQUE (queue, kind, capability, permit)
+    fair       boolean NOT NULL DEFAULT false,
+    UNIQUE (queue, kind, capability, permit, fair)
 );
 
 -- The columns of a job that change, since claims and settlements rewrite this row.
@@ -25,7 +27,7 @@ CREATE TABLE {schema}.routes (
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
 -- permit. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
 -- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
--- succeeded.
+-- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no turn.
 CREATE TABLE {schema}.jobs (
     id               uuid NOT NULL,
     run_at           bigint NOT NULL,
@@ -43,7 +45,10 @@ CREATE TABLE {schema}.jobs (
     finished_at      bigint,
     last_report      bigint,
     ran_for_us       bigint,
-    node             uuid
+    node             uuid,
+    fair_key         text COLLATE "C",
+    fair_cost        integer,
+    turn             bigint
 );
 
 -- The data of a job that the enqueue fixes; the id is the job's. Inserted once, then only read.
@@ -411,6 +416,14 @@ ALTER TABLE {schema}.signals ADD CONSTRAINT signals_pkey PRIMARY KEY (job);
 
 -- The claim order within one route and priority, for pending jobs only.
 CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE state = 0;
+-- The claim order of jobs with a fair key, the last turn of each key, and the jobs that sleep: those
+-- without a turn. Other jobs cost nothing here.
+CREATE INDEX jobs_turn ON {schema}.jobs (route, priority, turn, fair_key, id)
+    WHERE state = 0 AND turn IS NOT NULL;
+CREATE INDEX jobs_key ON {schema}.jobs (route, priority, fair_key, turn, id)
+    WHERE state = 0 AND turn IS NOT NULL;
+CREATE INDEX jobs_asleep ON {schema}.jobs (route, run_at, id)
+    WHERE state = 0 AND turn IS NULL AND fair_key IS NOT NULL;
 -- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
 CREATE INDEX jobs_running ON {schema}.jobs (node) WHERE state = 3;
 -- The holders of permits, counted by route. It costs nothing for other jobs.

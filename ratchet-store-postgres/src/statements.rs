@@ -1,7 +1,7 @@
 //! Loads the text of every statement. The comment of a statement names the contract clauses that it
 //! implements, and the tables and indexes that it reads.
 
-use ratchet_sql::{OwnStatements, PATIENCE};
+use ratchet_sql::{OwnStatements, PATIENCE, TurnStatements};
 
 use crate::dialect::Postgres;
 
@@ -65,11 +65,20 @@ impl OwnStatements<Postgres> for Own {
     fn enqueue_job(&self) -> Option<&Statement> {
         Some(&self.enqueue_job)
     }
+
+    fn turns(&self) -> Option<TurnStatements<'_, Postgres>> {
+        Some(TurnStatements {
+            lock_routes: &self.lock_routes,
+            find_turns: &self.find_turns,
+            find_sleepers: &self.find_sleepers,
+            give_turns: &self.give_turns,
+        })
+    }
 }
 
 ratchet_sql::dialect_statements! { Postgres;
     jobs: enqueue_job;
-    claims: ;
+    claims: lock_routes find_turns find_sleepers give_turns;
     lists: ;
     lanes: ;
     links: ;

@@ -16,7 +16,8 @@ use crate::server::Schema;
 fn main() -> ExitCode {
     let name = server::pooler().map_or("postgres", |_| "pgbouncer");
     // Fewer histories than by default, because a history takes three times as long as on SQLite.
-    let suite = Suite::new(name, Power::STORE).histories(40);
+    let powers = [Power::STORE, &[Power::FairKeys]].concat();
+    let suite = Suite::new(name, &powers).histories(40);
     let suite = suite.attach(|schema| async move {
         let url = server::SERVER.url().ok_or("the server is not set")?;
         let builder = server::builder(&url, &schema);

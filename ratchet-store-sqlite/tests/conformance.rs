@@ -17,8 +17,8 @@ fn main() -> ExitCode {
     let attach = |path: String| async move {
         Ok(Arc::new(SqliteStore::builder(path).connect().await?) as SharedStore)
     };
-    let powers = Power::STORE.iter().chain(&[Power::FairKeys]).copied();
-    Suite::new("sqlite", &powers.collect::<Vec<_>>())
+    let powers = [Power::STORE, &[Power::FairKeys]].concat();
+    Suite::new("sqlite", &powers)
         .attach(attach)
         .run(async { Provision::ready(|| async { SqliteFixture::new() }) })
 }

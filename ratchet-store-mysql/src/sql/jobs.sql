@@ -119,7 +119,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        notes.percent, notes.message, CASE WHEN $2 THEN notes.checkpoint END,
        CASE WHEN $2 THEN notes.result END, notes.last_error,
        data.lane, data.recurring, data.slot, NULL, data.payload_version, job.flags,
-       route.queue, route.kind, route.capability, route.permit
+       route.queue, route.kind, route.capability, route.permit, NULL, NULL
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 LEFT JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id

@@ -7,13 +7,19 @@
 -- wanted routes, their queues, and how many candidates of each to look at (NULL: $6). $4 and $10
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
 -- in the table is another one, nothing is claimed. $5 is the aging interval, $6 the number of
--- candidates.
+-- candidates. $11 are those of the routes whose jobs have fair keys. If $12 and due jobs of these
+-- routes have no turn, claims nothing and returns true in the last column.
 --
 -- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by
 -- ratchet_core::priority::ClaimRank. Locks only the rows it returns. A lookup by place (ctid) is
 -- safe: if a row has moved since the candidates were read, another transaction has changed it. The
 -- row is skipped, and the caller sees that the batch is short. state + 0 keeps the planner from
 -- reading all of jobs_claim where it can look a row up by its place.
+--
+-- [fair.turn] [fair.due] Of the routes in $11, reads one range of jobs_turn per priority, in the order
+-- of the turns. A merge of streams takes such a job when all before it have been taken, so its place
+-- (standing) is that of the last of them in claim order: due time and id as one text. Jobs without a
+-- turn are found with one seek of jobs_asleep per route.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
     SELECT coalesce((SELECT last.id = $4 AND last.stamp = $10::bigint FROM {schema}.routes AS last
@@ -24,6 +30,19 @@ known AS MATERIALIZED (
 -- the pause returns.
 gate AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues WHERE queue = '' FOR KEY SHARE),
 paused AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues),
+asleep AS MATERIALIZED (
+    SELECT $12::boolean AND EXISTS (
+        SELECT
+        FROM unnest($1::integer[], $2::text[], $3::bigint[]) AS wanted (route, queue, most)
+        CROSS JOIN LATERAL (
+            SELECT FROM {schema}.jobs AS job
+            WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
+              AND job.route = wanted.route AND job.run_at <= (SELECT now FROM clock)
+            LIMIT 1
+        ) AS sleeper
+        WHERE wanted.route = ANY($11::integer[]) AND wanted.queue NOT IN (SELECT queue FROM paused)
+    ) AS found
+),
 candidate AS MATERIALIZED (
     SELECT due.place, due.run_at, due.id,
            level.priority
@@ -34,18 +53,35 @@ candidate AS MATERIALIZED (
     CROSS JOIN (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
         AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT job.ctid AS place, job.run_at, job.id
-        FROM {schema}.jobs AS job
-        WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
-          AND job.run_at <= clock.now
-        ORDER BY job.run_at, job.id
-        LIMIT least($6, wanted.most)
+        (SELECT job.ctid AS place, job.run_at, job.id, 0 AS nr
+         FROM {schema}.jobs AS job
+         WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
+           AND job.run_at <= clock.now AND wanted.route <> ALL($11::integer[])
+         ORDER BY job.run_at, job.id
+         LIMIT least($6, wanted.most))
+        UNION ALL
+        SELECT turned.place, left(turned.standing, 16)::bigint - 1000000000000000,
+               substr(turned.standing, 17)::uuid, turned.nr
+        FROM (
+            SELECT next.place, row_number() OVER turns AS nr,
+                   max((next.run_at + 1000000000000000 || next.id::text) COLLATE "C") OVER turns
+                   AS standing
+            FROM (
+                SELECT job.ctid AS place, job.run_at, job.id, job.turn, job.fair_key
+                FROM {schema}.jobs AS job
+                WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
+                  AND job.priority = level.priority AND wanted.route = ANY($11::integer[])
+                ORDER BY job.turn, job.fair_key, job.id
+                LIMIT least($6, wanted.most)
+            ) AS next
+            WINDOW turns AS (ORDER BY next.turn, next.fair_key, next.id ROWS UNBOUNDED PRECEDING)
+        ) AS turned
     ) AS due
-    WHERE (SELECT proven FROM known)
+    WHERE (SELECT proven FROM known) AND NOT (SELECT found FROM asleep)
       AND NOT EXISTS (SELECT FROM gate)
       AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $8 AND status <> 1)
       AND wanted.queue NOT IN (SELECT queue FROM paused)
-    ORDER BY effective DESC, due.run_at, due.id
+    ORDER BY effective DESC, due.run_at, due.id, due.nr
     LIMIT $6
 ),
 taken AS MATERIALIZED (
@@ -61,7 +97,7 @@ taken AS MATERIALIZED (
 claimed AS (
     UPDATE {schema}.jobs AS job
     SET state = 3, claim_seq = job.claim_seq + 1, node = $8, claimed_at = clock.now,
-        last_report = NULL, cancel_requested = false
+        last_report = NULL, cancel_requested = false, turn = NULL
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
     RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
@@ -74,11 +110,68 @@ SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        CASE WHEN $9 THEN data.payload END,
        CASE WHEN $9 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
-       data.lane, data.payload_version, claimed.flags
+       data.lane, data.payload_version, claimed.flags, asleep.found
 FROM clock
 CROSS JOIN known
+CROSS JOIN asleep
 LEFT JOIN claimed ON true
 LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
+
+-- name: lock_routes
+-- Locks routes until the transaction ends: no other transaction gives turns to their jobs. The
+-- statements after it see the turns that were given before. [fair.turn] Primary key, locked in order.
+SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE
+
+-- name: find_turns
+-- Returns the time, and for each of these levels ($1 and $2: route and priority) and keys ($3) the
+-- first turn of the level, and the last turn of the key with its cost. [fair.turn] [fair.bound]
+-- [fair.weight] [fair.idle] One seek of jobs_turn and one of jobs_key each.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+SELECT clock.now, first.turn, last.turn, last.fair_cost
+FROM clock
+CROSS JOIN unnest($1::integer[], $2::smallint[], $3::text[]) WITH ORDINALITY
+    AS wanted (route, priority, fair_key, place)
+LEFT JOIN LATERAL (
+    SELECT job.turn FROM {schema}.jobs AS job
+    WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
+      AND job.priority = wanted.priority
+    ORDER BY job.turn, job.fair_key, job.id LIMIT 1
+) AS first ON true
+LEFT JOIN LATERAL (
+    SELECT job.turn, job.fair_cost FROM {schema}.jobs AS job
+    WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
+      AND job.priority = wanted.priority AND job.fair_key = wanted.fair_key
+    ORDER BY job.turn DESC, job.id DESC LIMIT 1
+) AS last ON true
+ORDER BY wanted.place
+
+-- name: find_sleepers
+-- Returns the due jobs of these routes that have a fair key and no turn, the longest due first, at
+-- most $2, and locks them. Skips jobs that another transaction has locked: nobody can claim these
+-- now. [fair.due] Reads a range of jobs_asleep for each route.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+SELECT sleeper.id, sleeper.route, sleeper.priority, sleeper.fair_key, sleeper.fair_cost
+FROM clock
+CROSS JOIN {schema}.routes AS route
+CROSS JOIN LATERAL (
+    SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost, job.run_at
+    FROM {schema}.jobs AS job
+    WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL AND job.route = route.id
+      AND job.run_at <= clock.now
+    ORDER BY job.run_at, job.id
+    LIMIT $2
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS sleeper
+WHERE route.id = ANY($1::integer[])
+  AND route.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
+ORDER BY sleeper.run_at, sleeper.id
+LIMIT $2
+
+-- name: give_turns
+-- Gives these jobs, which this transaction has locked, their turns. [fair.due] Primary key.
+UPDATE {schema}.jobs AS job SET turn = given.turn
+FROM unnest($1::uuid[], $2::bigint[]) AS given (job, turn)
+WHERE job.id = given.job AND job.state + 0 = 0
 
 -- name: unclaim_jobs
 -- Undoes those claims of this transaction for which no permit is left; no other transaction has

@@ -46,12 +46,12 @@ FROM new
 -- name: enqueue_keyed
 -- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
 -- exist, and acquires the keys. Returns how many it stored, and true. If a concurrent call acquired
--- a key, the whole statement fails and stores nothing. If $22, the largest of the jobs' routes, is
--- missing or has another stamp than $23, stores nothing and returns 0 and false. A NULL time means
+-- a key, the whole statement fails and stores nothing. If $25, the largest of the jobs' routes, is
+-- missing or has another stamp than $26, stores nothing and returns 0 and false. A NULL time means
 -- now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
--- [lane.head] [recurring.origin] [tag.set] [claim.version]
+-- [lane.head] [recurring.origin] [tag.set] [claim.version] [fair.turn]
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now FROM {schema}.routes WHERE id = $22 AND stamp = $23
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $25 AND stamp = $26
 ),
 new AS (
     SELECT new.*, clock.now
@@ -59,10 +59,11 @@ new AS (
          unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
                 $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
                 $11::text[], $12::text[], $13::integer[], $14::text[], $15::text[],
-                $16::text[], $17::smallint[], $18::text[], $19::bigint[])
+                $16::text[], $17::smallint[], $18::text[], $19::bigint[], $20::text[],
+                $21::integer[], $22::bigint[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
             traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
-            recurring, slot)
+            recurring, slot, fair_key, fair_cost, turn)
 ),
 idempotency AS (
     INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
@@ -83,9 +84,10 @@ cold AS (
     ON CONFLICT (id) DO NOTHING
 ),
 stored AS (
-    INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+    INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at, fair_key,
+                               fair_cost, turn)
     SELECT new.id, new.state, new.route, new.priority, new.flags,
-           coalesce(new.run_at, new.now + new.delay), new.now
+           coalesce(new.run_at, new.now + new.delay), new.now, new.fair_key, new.fair_cost, new.turn
     FROM new
     ON CONFLICT (id) DO NOTHING
     RETURNING id
@@ -93,7 +95,7 @@ stored AS (
 tagged AS (
     INSERT INTO {schema}.job_tags (job, tag)
     SELECT given.job, given.tag
-    FROM unnest($20::uuid[], $21::text[]) AS given (job, tag)
+    FROM unnest($23::uuid[], $24::text[]) AS given (job, tag)
     JOIN stored ON stored.id = given.job
 )
 SELECT (SELECT count(*) FROM stored), EXISTS (SELECT FROM clock)
@@ -137,7 +139,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
             THEN (SELECT string_agg(tagged.tag, E'\n') FROM {schema}.job_tags AS tagged
                   WHERE tagged.job = job.id) END,
        data.payload_version, job.flags,
-       route.queue, route.kind, route.capability, route.permit
+       route.queue, route.kind, route.capability, route.permit, job.fair_key, job.fair_cost
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id
@@ -180,13 +182,14 @@ ORDER BY job.id
 FOR NO KEY UPDATE OF job
 
 -- name: change_state
--- Moves waiting jobs to other states. Jobs that end release their unique keys and no longer wait
+-- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and no longer wait
 -- for signals (flags: 1 has a key, 8 waits for other jobs or for a signal).
--- [act.respond] [cancel.waiting] [pause.job] [signal.late] Primary keys.
+-- [act.respond] [cancel.waiting] [pause.job] [signal.late] [fair.act] Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 moved AS (
     UPDATE {schema}.jobs AS job
-    SET state = change.state, finished_at = CASE WHEN change.state >= 4 THEN clock.now END
+    SET state = change.state, finished_at = CASE WHEN change.state >= 4 THEN clock.now END,
+        turn = NULL
     FROM unnest($1::uuid[], $2::smallint[]) AS change (job, state)
     CROSS JOIN clock
     WHERE job.id = change.job
@@ -222,16 +225,18 @@ fresh AS (
 UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL.
--- [reschedule.job] [lane.reschedule] Primary key of jobs.
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL, without a turn.
+-- [reschedule.job] [lane.reschedule] [fair.act] Primary key of jobs.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
-UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint)
+UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint),
+                               turn = NULL
 FROM clock
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 IN (0, 1, 2)
 
 -- name: set_priority
--- Changes the priority of unfinished jobs. [priority.job] Primary key of jobs.
-UPDATE {schema}.jobs SET priority = $2 WHERE id = ANY($1::uuid[]) AND state + 0 < 4
+-- Changes the priority of unfinished jobs, which lose their turns. [priority.job] [fair.act] Primary
+-- key of jobs.
+UPDATE {schema}.jobs SET priority = $2, turn = NULL WHERE id = ANY($1::uuid[]) AND state + 0 < 4
 
 -- name: release_jobs
 -- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]

@@ -70,15 +70,15 @@ SELECT count(*) FROM (
 -- Stores a new route, when its first job is enqueued. Returns no row if another session stored the
 -- route or used its id at the same time. A session can create the next id only when the largest id
 -- is committed and visible to it.
-INSERT INTO {schema}.routes (id, queue, kind, capability, permit)
-SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4 FROM {schema}.routes
+INSERT INTO {schema}.routes (id, queue, kind, capability, permit, fair)
+SELECT coalesce(max(id), 0) + 1, $1, $2, $3, $4, $5 FROM {schema}.routes
 ON CONFLICT DO NOTHING
 RETURNING id
 
 -- name: load_routes
 -- Returns the last route that the cache has read and the routes after it, with their stamps.
 -- Primary key of routes.
-SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= $1 ORDER BY id
+SELECT id, stamp, queue, kind, capability, permit, fair FROM {schema}.routes WHERE id >= $1 ORDER BY id
 
 -- name: find_routes
 -- Returns the ids of the routes of a queue ($1; empty: any) and a kind ($2; empty: any).

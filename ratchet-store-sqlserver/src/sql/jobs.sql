@@ -150,7 +150,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        notes.[percent], notes.message, CASE WHEN @P2 = 1 THEN notes.[checkpoint] END,
        CASE WHEN @P2 = 1 THEN notes.result END, notes.last_error,
        data.lane, data.recurring, data.slot, CAST(NULL AS nvarchar(max)), data.payload_version, job.flags,
-       route.queue, route.kind, route.capability, route.permit
+       route.queue, route.kind, route.capability, route.permit, CAST(NULL AS nvarchar(128)), CAST(NULL AS int)
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id

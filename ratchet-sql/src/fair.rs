@@ -1,0 +1,158 @@
+//! Gives turns to jobs with a fair key, see [`ratchet_core::fair`].
+
+use std::collections::HashMap;
+
+use ratchet_core::fair::{Last, Level, WOKEN_BY_A_CLAIM};
+use ratchet_core::model::FairKey;
+use uuid::Uuid;
+
+use crate::dialect::{Dialect, Lease, Query, Row, Run};
+use crate::failure::Result;
+use crate::statement::{OwnStatements as _, TurnStatements};
+use crate::store::SqlStore;
+
+/// Whether an enqueue gives the jobs with a fair key their turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turns {
+    /// Due jobs get their turns. Locks their routes until the transaction ends.
+    Given,
+    /// The jobs sleep until a claim finds them: a transaction of the application must not keep the
+    /// routes locked.
+    None,
+}
+
+/// A due job that gets a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turned<'a> {
+    pub(crate) route: i32,
+    pub(crate) priority: i16,
+    pub(crate) key: &'a str,
+    pub(crate) cost: u32,
+}
+
+/// The turns of a transaction that has locked the routes of its jobs.
+pub(crate) struct Levels<'a> {
+    levels: HashMap<(i32, i16), Level<'a>>,
+    /// The time of the database, in milliseconds since 1970.
+    pub(crate) now: i64,
+}
+
+impl<'a> Levels<'a> {
+    /// Returns the turn of the next job. The job must be one for which the levels were read.
+    pub(crate) fn give(&mut self, job: &Turned<'a>) -> Option<i64> {
+        let level = self.levels.get_mut(&(job.route, job.priority))?;
+        Some(level.give(job.key, job.cost))
+    }
+}
+
+impl<D: Dialect> SqlStore<D> {
+    /// Locks the routes of these jobs until the transaction ends, and reads what their turns depend
+    /// on. Must run in a transaction.
+    pub(crate) async fn lock_levels<'a>(
+        &self,
+        on: &mut impl Run<D>,
+        jobs: &[Turned<'a>],
+    ) -> Result<Option<Levels<'a>>> {
+        let Some(sql) = self.sql().own.turns() else {
+            return Ok(None);
+        };
+        let mut routes: Vec<i32> = jobs.iter().map(|job| job.route).collect();
+        routes.sort_unstable();
+        routes.dedup();
+        if routes.is_empty() {
+            return Ok(None);
+        }
+        on.rows(sql.lock_routes.query().bind(&routes)).await?;
+        self.read_levels(on, &sql, jobs).await.map(Some)
+    }
+
+    /// Reads what the turns of these jobs depend on. Their routes must be locked.
+    async fn read_levels<'a>(
+        &self,
+        on: &mut impl Run<D>,
+        sql: &TurnStatements<'_, D>,
+        jobs: &[Turned<'a>],
+    ) -> Result<Levels<'a>> {
+        let level_and_key = |job: &Turned<'a>| (job.route, job.priority, job.key);
+        let mut wanted: Vec<(i32, i16, &str)> = jobs.iter().map(level_and_key).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let routes: Vec<i32> = wanted.iter().map(|(route, ..)| *route).collect();
+        let priorities: Vec<i16> = wanted.iter().map(|(_, priority, _)| *priority).collect();
+        let keys: Vec<&str> = wanted.iter().map(|(.., key)| *key).collect();
+        let find = sql.find_turns.query().table(&[
+            ("route", &routes),
+            ("priority", &priorities),
+            ("fair_key", &keys),
+        ]);
+        let rows = on.rows(find).await?;
+        let mut levels = Levels {
+            levels: HashMap::new(),
+            now: 0,
+        };
+        for (row, (route, priority, key)) in rows.iter().zip(wanted) {
+            levels.now = row.try_get(0)?;
+            let level = levels.levels.entry((route, priority));
+            let first: Option<i64> = row.try_get(1)?;
+            let level = level.or_insert_with(|| Level::new(first, levels.now));
+            if let Some(turn) = row.try_get::<Option<i64>>(2)? {
+                let cost = cost(row.try_get(3)?);
+                level.last(key, Last { turn, cost });
+            }
+        }
+        Ok(levels)
+    }
+
+    /// Gives turns to the due jobs of these routes that have none, the longest due first.
+    pub(crate) async fn wake(&self, routes: &[i32]) -> Result<()> {
+        let Some(sql) = self.sql().own.turns() else {
+            return Ok(());
+        };
+        let mut lease = self.lease().await?;
+        lease.begin().await?;
+        let woken = self.wake_inside(&mut lease, &sql, routes).await;
+        lease.end(woken).await
+    }
+
+    async fn wake_inside(
+        &self,
+        lease: &mut D::Lease,
+        sql: &TurnStatements<'_, D>,
+        routes: &[i32],
+    ) -> Result<()> {
+        lease.rows(sql.lock_routes.query().bind(routes)).await?;
+        let limit = i64::try_from(WOKEN_BY_A_CLAIM).unwrap_or(i64::MAX);
+        let find = sql.find_sleepers.query().bind(routes).bind(limit);
+        let rows = lease.rows(find).await?;
+        let mut ids: Vec<Uuid> = Vec::with_capacity(rows.len());
+        let mut keys: Vec<String> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            ids.push(row.try_get(0)?);
+            keys.push(row.try_get(3)?);
+        }
+        let mut sleepers = Vec::with_capacity(rows.len());
+        for (row, key) in rows.iter().zip(&keys) {
+            sleepers.push(Turned {
+                route: row.try_get(1)?,
+                priority: row.try_get(2)?,
+                key,
+                cost: cost(row.try_get(4)?),
+            });
+        }
+        if sleepers.is_empty() {
+            return Ok(());
+        }
+        let mut levels = self.read_levels(lease, sql, &sleepers).await?;
+        let turns: Vec<Option<i64>> = sleepers.iter().map(|job| levels.give(job)).collect();
+        let give = sql.give_turns.query();
+        let give = give.table(&[("job", &ids), ("turn", &turns)]);
+        lease.execute(give).await.map(|_| ())
+    }
+}
+
+/// Returns the cost of a job from its column. A cost that cannot be read must not keep the job from
+/// being claimed.
+fn cost(stored: Option<i32>) -> u32 {
+    let cost = stored.and_then(|cost| u32::try_from(cost).ok());
+    cost.unwrap_or(FairKey::UNIT)
+}
