@@ -12,6 +12,7 @@ pages! {
     jobs "jobs.md"
     retries "retries.md"
     priorities "priorities.md"
+    tenants "tenants.md"
     scheduling "scheduling.md"
     unique "unique.md"
     transactions "transactions.md"

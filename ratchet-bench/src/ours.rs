@@ -62,7 +62,9 @@ async fn enqueue(store: SharedStore, options: &Options) -> Result<Outcome> {
         batch: options.batch,
         producers: options.producers,
     };
-    enqueue_all(&client, "enqueue", how, |n| Nothing::number(n).into_job()).await?;
+    let keys = options.fair_keys;
+    let job = move |n| with_fair_key(Nothing::number(n).into_job(), n, keys);
+    enqueue_all(&client, "enqueue", how, job).await?;
     let mut outcome = Outcome::default();
     meter.stop(&mut outcome, options.jobs).await?;
     let stored: u64 = client
@@ -188,7 +190,7 @@ async fn drain(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
     if options.in_batch {
         let batch = BatchId::new();
         client.open_batch(batch).await?;
-        load(&client, jobs, options.lanes, move |_, job| {
+        load(&client, jobs, options, move |_, job| {
             refine(job).in_batch(batch)
         })
         .await?;
@@ -198,7 +200,7 @@ async fn drain(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
         client.enqueue(callback).await?;
         jobs += 1;
     } else {
-        load(&client, jobs, options.lanes, move |_, job| refine(job)).await?;
+        load(&client, jobs, options, move |_, job| refine(job)).await?;
     }
     let work = Duration::from_millis(options.work_ms);
     let ledger = Ledger::with_work(jobs, work);
@@ -241,7 +243,7 @@ async fn latency(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
 
 async fn contend(stores: &[SharedStore], options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&stores[0]));
-    load(&client, options.jobs, options.lanes, |_, job| job).await?;
+    load(&client, options.jobs, options, |_, job| job).await?;
     let meter = Meter::start(&options.url).await?;
     let mut outcome = contend::run(stores.to_vec(), options.jobs).await?;
     meter.stop(&mut outcome, options.jobs).await?;
@@ -252,7 +254,7 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     let client = Ratchet::client(Arc::clone(&store));
     let now = store.nodes().database_time().await?;
     // The jobs are up to four hours overdue, so that aging mixes the priorities.
-    load(&client, options.backlog, options.lanes, move |n, job| {
+    load(&client, options.backlog, options, move |n, job| {
         let late = Duration::from_secs((n as u64 * 7_919) % 14_400);
         job.priority(Priority::ALL[n % 5]).run_at(now - late)
     })
@@ -287,12 +289,20 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     Ok(outcome)
 }
 
+/// Gives a job one of the fair keys of the run, if it has any.
+fn with_fair_key(job: NewJob, n: usize, keys: usize) -> NewJob {
+    match keys {
+        0 => job,
+        keys => job.fair_key(&format!("key {}", n % keys)),
+    }
+}
+
 /// Enqueues `count` jobs before the measurement. Distributes them over `lanes` lanes if `lanes` is
 /// not 0.
 async fn load(
     client: &Client,
     count: usize,
-    lanes: usize,
+    options: &Options,
     refine: impl Fn(usize, NewJob) -> NewJob + Clone + Send + 'static,
 ) -> Result<()> {
     let how = Enqueue {
@@ -300,8 +310,10 @@ async fn load(
         batch: LOAD,
         producers: 1,
     };
+    let (lanes, keys) = (options.lanes, options.fair_keys);
     let job = move |n| {
         let job = refine(n, Nothing::number(n).into_job());
+        let job = with_fair_key(job, n, keys);
         match lanes {
             0 => job,
             lanes => job.lane(&format!("lane {}", n % lanes)),

@@ -158,34 +158,50 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         let prepare = format!("SET plan_cache_mode = {mode}; PREPARE {mode} AS {sql}");
         schema.execute(&prepare).await.unwrap();
     }
-    // `most` is NULL, or the limit that free permits impose.
-    let explain = |mode: &str, most: &str| {
+    // `most` is NULL, or the limit that free permits impose. `fair` is the route if its jobs have
+    // fair keys.
+    let explain = |mode: &str, most: &str, fair: &str| {
         format!(
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
              ('{{1}}', '{{q}}', '{{{most}}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true,
-              7)"
+              7, '{{{fair}}}', true)"
         )
     };
     // The plan is made for an empty table, and then used for a full one.
-    plan(&schema, &explain("force_generic_plan", "NULL")).await;
-    for state in ["never analyzed", "grown since it was analyzed", "analyzed"] {
+    plan(&schema, &explain("force_generic_plan", "NULL", "")).await;
+    for state in [
+        "never analyzed",
+        "grown since it was analyzed",
+        "analyzed",
+        "with turns, before analyze",
+        "with turns",
+    ] {
         match state {
             "never analyzed" => fill(&schema, 100_000).await,
-            "analyzed" => analyze(&schema).await,
+            "analyzed" | "with turns" => analyze(&schema).await,
+            "with turns, before analyze" => {
+                let keys = "UPDATE {schema}.jobs SET fair_key = 'key ' || run_at % 100,
+                            fair_cost = 1000, turn = run_at";
+                schema.execute(keys).await.unwrap();
+            }
             _ => grow(&schema).await,
         }
+        let (fair, index) = match state.starts_with("with turns") {
+            true => ("1", "using jobs_turn"),
+            false => ("", "using jobs_claim"),
+        };
         let modes = ["force_generic_plan", "force_custom_plan"];
         for (mode, most) in modes
             .map(|mode| ["NULL", "7"].map(|most| (mode, most)))
             .concat()
         {
             schema.execute("BEGIN").await.unwrap();
-            let plan = plan(&schema, &explain(mode, most)).await;
+            let plan = plan(&schema, &explain(mode, most, fair)).await;
             schema.execute("ROLLBACK").await.unwrap();
             let context = format!("{mode}, most {most}, {state}:\n{plan}");
             assert_eq!(scanned(&plan), None, "{context}");
-            assert!(plan.contains("using jobs_claim"), "{context}");
+            assert!(plan.contains(index), "{context}");
             // Each step reads at most one batch per priority.
             for (read, line) in rows_read(&plan) {
                 assert!(read <= 5.0 * 50.0, "{read} rows: {line}\n{context}");
