@@ -93,8 +93,15 @@ impl MongoStore {
         let mut on = self.main().plain();
         let (answers, new) = self.resolve(&mut on, jobs).await?;
         let stored: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+        let withheld = |answer: &&Enqueued| matches!(answer, Enqueued::Withheld(_));
+        let withheld: HashSet<JobId> = answers
+            .iter()
+            .filter(withheld)
+            .map(|one| one.id())
+            .collect();
         let answered = answers.iter().map(|answer| answer.id());
-        let others: Vec<JobId> = answered.filter(|id| !stored.contains(id)).collect();
+        let others = answered.filter(|id| !stored.contains(id) && !withheld.contains(id));
+        let others: Vec<JobId> = others.collect();
         self.keep(&mut on, &others).await?;
         let call = ObjectId::new();
         let mut rows = Vec::with_capacity(new.len());

@@ -1,6 +1,8 @@
 //! Stores new jobs.
 
-use ratchet_core::model::{Enqueued, JobFlags, JobSpec, NewJob, payload_version_to_stored};
+use ratchet_core::model::{
+    Enqueued, JobFlags, JobSpec, NewJob, TakenKeys, payload_version_to_stored,
+};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, OptionalExtension, params};
@@ -23,12 +25,11 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
         cold: work.conn.prepare_cached(&SQL.enqueue_data)?,
         next_data: first_data,
     };
-    let mut answers = Vec::with_capacity(jobs.len());
+    let (answers, places) = resolve_keys(work.conn, jobs)?;
     let mut new = Vec::new();
-    for (place, job) in jobs.iter().enumerate() {
-        let (answer, stored) = enqueue_one(work, &mut insert, job)?;
-        answers.push(answer);
-        if stored && job.spec().is_linked() {
+    for place in places {
+        let job = &jobs[place];
+        if enqueue_one(work, &mut insert, job)? && job.spec().is_linked() {
             new.push(place);
         }
     }
@@ -49,28 +50,34 @@ struct Insert<'a> {
     next_data: i64,
 }
 
-/// Stores a job, unless the job is already stored or another job holds one of its keys. Returns the
-/// answer, and whether this call stored the job.
-fn enqueue_one(
-    work: &mut Work<'_>,
-    insert: &mut Insert<'_>,
-    job: &NewJob,
-) -> Result<(Enqueued, bool)> {
-    let (id, spec) = (job.id(), job.spec());
-    if spec.has_keys()
-        && let Some(earlier) = holder_of_keys(work.conn, spec)?
-    {
-        let repeated = work
-            .conn
-            .prepare_cached(&SQL.job_exists)?
-            .query_row([id.as_bytes()], |row| row.get(0))?;
-        let answer = if repeated {
-            Enqueued::Created(id)
-        } else {
-            Enqueued::Duplicate(earlier)
-        };
-        return Ok((answer, false));
+/// Returns the answer for each job, and the positions of the jobs that must be stored. Without
+/// keys, all jobs count as new, and the insert skips those that are stored.
+fn resolve_keys(conn: Connection<'_>, jobs: &[NewJob]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+    let mut taken = TakenKeys::default();
+    if jobs.iter().any(|job| job.spec().has_keys()) {
+        let mut exists = conn.prepare_cached(&SQL.job_exists)?;
+        for job in jobs {
+            if exists.query_row([job.id().as_bytes()], |row| row.get(0))? {
+                taken.stored(job.id());
+            }
+            if let Some(key) = &job.spec().idempotency_key
+                && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?
+            {
+                taken.idempotency_key(key.as_str(), first);
+            }
+            if let Some(key) = &job.spec().unique_key
+                && let Some(holder) = find_key(conn, &SQL.find_unique_key, key)?
+            {
+                taken.unique_key(key.as_str(), holder);
+            }
+        }
     }
+    Ok(taken.resolve(jobs))
+}
+
+/// Stores a new job, unless it is already stored. Returns whether this call stored the job.
+fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Result<bool> {
+    let (id, spec) = (job.id(), job.spec());
     let route = work.routes.id_of(work.conn, &spec.route)?;
     let queue = spec.route.queue.as_str();
     let lane = spec.lane.as_ref().map(Name::as_str);
@@ -90,7 +97,7 @@ fn enqueue_one(
         state.code(),
     ])?;
     if stored == 0 {
-        return Ok((Enqueued::Created(id), false));
+        return Ok(false);
     }
     let retry = spec.retry.to_stored()?;
     let origin = spec.recurring.as_ref();
@@ -121,20 +128,7 @@ fn enqueue_one(
             .prepare_cached(&SQL.tag_job)?
             .execute(params![tag.as_str(), id.as_bytes()])?;
     }
-    Ok((Enqueued::Created(id), true))
-}
-
-/// Returns the earlier job that holds the idempotency key or the unique key of this job, if any.
-fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>> {
-    if let Some(key) = &spec.idempotency_key
-        && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?
-    {
-        return Ok(Some(first));
-    }
-    match &spec.unique_key {
-        Some(key) => find_key(conn, &SQL.find_unique_key, key),
-        None => Ok(None),
-    }
+    Ok(true)
 }
 
 /// Returns the job that holds the key, if any. `sql` finds the job by its idempotency key or by its

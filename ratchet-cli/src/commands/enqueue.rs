@@ -24,7 +24,7 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     };
     let (job, created) = match enqueued {
         Enqueued::Created(job) => (job.to_string(), true),
-        Enqueued::Duplicate(job) => (job.to_string(), false),
+        Enqueued::Duplicate(job) | Enqueued::Withheld(job) => (job.to_string(), false),
     };
     if app.out.is_json() {
         return app.out.document(&view::Triggered { job, created });

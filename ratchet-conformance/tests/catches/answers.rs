@@ -17,6 +17,14 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "keys::the_idempotency_key_is_looked_at_before_the_unique_key",
     ),
     (
+        Sabotage::StoresWhatIsWithheld,
+        "keys::a_duplicate_that_asks_for_all_or_nothing_keeps_the_others_away",
+    ),
+    (
+        Sabotage::StoresWhatIsWithheld,
+        "keys::a_withheld_job_takes_no_place_in_its_lane",
+    ),
+    (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "keys::a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself",
     ),

@@ -152,7 +152,10 @@ impl JobStore for Sabotaged {
         // A parent may follow its child in the list. A list in which jobs wait is therefore
         // enqueued in one call, without a defect.
         let in_one = jobs.iter().any(|job| job.spec().waits()) && jobs.len() > 1;
-        if self.is(Sabotage::None) || in_one {
+        // A job that asks for all or nothing needs the other jobs of its call.
+        let asks = jobs.iter().any(NewJob::is_all_or_nothing);
+        let asks = asks && !self.is(Sabotage::StoresWhatIsWithheld);
+        if self.is(Sabotage::None) || in_one || asks {
             return self.inner.enqueue(jobs).await;
         }
         if !self.is(Sabotage::StoresPartOfABatch) {

@@ -185,6 +185,7 @@ sabotages! {
     ReturnsLostClaimsAsTheyCome,
     ActsOnEachIdOnce,
     HidesTakenKeys,
+    StoresWhatIsWithheld,
     KeepsTheNewlyDead,
     ListsTheDeadAsTheyCome,
     ListsClaimsAsTheyCome,

@@ -45,6 +45,8 @@ pub struct NewJob {
     id: JobId,
     spec: JobSpec,
     run_at: RunAt,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    all_or_nothing: bool,
     #[serde(skip)]
     problem: Option<InvalidInput>,
 }
@@ -78,6 +80,7 @@ impl NewJob {
             id: JobId::new(),
             spec: JobSpec::new(route, payload),
             run_at: RunAt::Now,
+            all_or_nothing: false,
             problem,
         }
     }
@@ -88,6 +91,7 @@ impl NewJob {
             id,
             spec,
             run_at,
+            all_or_nothing: false,
             problem: None,
         }
     }
@@ -198,6 +202,31 @@ impl NewJob {
     #[must_use]
     pub fn idempotency_key(mut self, key: &str) -> Self {
         self.spec.idempotency_key = keep(&mut self.problem, Name::new("idempotency_key", key));
+        self
+    }
+
+    /// Makes the enqueue of this job store nothing at all if this job is a duplicate.
+    ///
+    /// The outcome of a duplicate is [`Enqueued::Duplicate`], as always. The outcome of the jobs
+    /// that were not stored because of it is [`Enqueued::Withheld`]. Only duplicates of jobs that
+    /// have this mark have this effect. Mark all jobs if any duplicate shall prevent the enqueue.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
+    /// use ratchet::{Enqueued, NewJob, Ratchet};
+    ///
+    /// let client = Ratchet::client(ratchet::connect("memory:").await?);
+    /// let charge = || NewJob::new("charge", &42).idempotency_key("charge:42").all_or_nothing();
+    /// let first = client.enqueue(charge()).await?.id();
+    /// let receipt = NewJob::new("receipt", &42);
+    /// let outcomes = client.enqueue_all(&[charge(), receipt.clone()]).await?;
+    /// assert_eq!(outcomes, [Enqueued::Duplicate(first), Enqueued::Withheld(receipt.id())]);
+    /// assert_eq!(client.job(receipt.id()).await?, None);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn all_or_nothing(mut self) -> Self {
+        self.all_or_nothing = true;
         self
     }
 
@@ -360,6 +389,13 @@ impl NewJob {
         self.run_at
     }
 
+    /// Returns whether the enqueue stores nothing if this job is a duplicate
+    /// ([`all_or_nothing`](Self::all_or_nothing)).
+    #[must_use]
+    pub const fn is_all_or_nothing(&self) -> bool {
+        self.all_or_nothing
+    }
+
     /// Returns whether the job is due as soon as it is enqueued, and waits for no signal. Ignores
     /// parents, because they may have ended by the time of the enqueue. Ignores the lane, because
     /// the job may become its head.
@@ -474,14 +510,18 @@ pub enum Enqueued {
     Created(JobId),
     /// The job was not stored, because this earlier job has the unique key or the idempotency key.
     Duplicate(JobId),
+    /// The job with this id was not stored, because another job of the enqueue is a duplicate and
+    /// asks for [all or nothing](NewJob::all_or_nothing).
+    Withheld(JobId),
 }
 
 impl Enqueued {
-    /// Returns the id of the new job, or of the earlier job with its key.
+    /// Returns the id of the new job, or of the earlier job with its key. A job that was
+    /// [withheld](Self::Withheld) is not stored under its id.
     #[must_use]
     pub const fn id(self) -> JobId {
         match self {
-            Self::Created(id) | Self::Duplicate(id) => id,
+            Self::Created(id) | Self::Duplicate(id) | Self::Withheld(id) => id,
         }
     }
 }

@@ -48,7 +48,8 @@ impl<'a> TakenKeys<'a> {
     ///
     /// If a job is already stored, an earlier attempt of the same call stored it. The answer for
     /// such a job is `Created`. Once a new job has a key, a later job of the call with the same key
-    /// is a duplicate. `[keys.idempotency]` `[keys.unique]` `[enqueue.repeat]`
+    /// is a duplicate. If a duplicate asks for all or nothing, no job is new.
+    /// `[keys.idempotency]` `[keys.unique]` `[keys.all]` `[enqueue.repeat]`
     #[must_use]
     pub fn resolve(mut self, jobs: &'a [NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
         let mut answers = Vec::with_capacity(jobs.len());
@@ -70,6 +71,13 @@ impl<'a> TakenKeys<'a> {
                     Enqueued::Created(id)
                 }
             });
+        }
+        let duplicate = |answer: &Enqueued| matches!(answer, Enqueued::Duplicate(_));
+        let mut both = answers.iter().zip(jobs);
+        if both.any(|(answer, job)| job.is_all_or_nothing() && duplicate(answer)) {
+            for place in new.drain(..) {
+                answers[place] = Enqueued::Withheld(jobs[place].id());
+            }
         }
         (answers, new)
     }
@@ -140,6 +148,49 @@ mod tests {
         assert_eq!(answers[0], Enqueued::Duplicate(holder));
         assert_eq!(answers[1], Enqueued::Created(jobs[1].id()));
         assert_eq!(new, [1]);
+    }
+
+    #[test]
+    fn a_duplicate_that_asks_for_all_or_nothing_leaves_no_job_new() {
+        let holder = JobId::new();
+        let taken = || {
+            let mut taken = TakenKeys::default();
+            taken.unique_key("u", holder);
+            taken
+        };
+        let jobs = [
+            job().unique_key("v").all_or_nothing(),
+            job().unique_key("u"),
+            job().unique_key("v"),
+        ];
+        // Jobs that are new ask for all or nothing, and duplicates that do not.
+        let (_, new) = taken().resolve(&jobs);
+        assert_eq!(new, [0]);
+        let asking = jobs.clone().map(NewJob::all_or_nothing);
+        let (answers, new) = taken().resolve(&asking);
+        let first = jobs[0].id();
+        assert_eq!(
+            answers,
+            [
+                Enqueued::Withheld(first),
+                Enqueued::Duplicate(holder),
+                Enqueued::Duplicate(first),
+            ]
+        );
+        assert!(new.is_empty());
+        // A job that an earlier try has stored is no duplicate.
+        let mut stored = taken();
+        stored.stored(asking[0].id());
+        stored.stored(asking[1].id());
+        let (answers, new) = stored.resolve(&asking[..2]);
+        assert_eq!(
+            answers,
+            asking[..2]
+                .iter()
+                .map(|job| Enqueued::Created(job.id()))
+                .collect::<Vec<_>>()
+        );
+        assert!(new.is_empty());
     }
 
     #[test]

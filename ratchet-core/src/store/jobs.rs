@@ -46,6 +46,11 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[keys.both]** If the idempotency key and the unique key of a new job belong to two
     ///   different jobs, the answer is `Duplicate` with the id of the one that has the idempotency
     ///   key.
+    /// - **[keys.all]** If a job that asks for [all or nothing](NewJob::all_or_nothing) is a
+    ///   duplicate, the call stores nothing: no job, no key and no number of a lane. The answers of
+    ///   the jobs that the call would otherwise have stored are `Withheld` with their ids. If such
+    ///   a job has a key that another job of the call needs, the answer of the other job is still
+    ///   `Duplicate` with its id.
     /// - **[tag.set]** A stored job has exactly the tags that it was enqueued with, byte for byte.
     ///   If a job is not stored, its tags are not stored either.
     /// - **[keys.race]** Of concurrent enqueues with the same key, exactly one gets the answer

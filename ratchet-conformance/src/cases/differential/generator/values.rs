@@ -166,6 +166,9 @@ impl Generator {
         if self.chance(1) {
             job = job.queue("");
         }
+        if number % 6 == 1 {
+            job = job.all_or_nothing();
+        }
         job = self.entangle(job);
         self.fresh.push(job.id());
         self.jobs.push(job.clone());
