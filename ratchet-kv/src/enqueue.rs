@@ -1,7 +1,7 @@
 //! Stores new jobs.
 
 use ratchet_core::links::{self, NewLinks};
-use ratchet_core::model::{After, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
+use ratchet_core::model::{After, EnqueuePlan, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
 use ratchet_core::{JobId, Result};
 
 use crate::call::Call;
@@ -14,22 +14,26 @@ impl<T: Transaction> Call<T> {
         for job in jobs {
             self.require_permit(&job.spec().route).await?;
         }
-        let (answers, new) = self.resolve_keys(jobs).await?;
-        let links = NewLinks::of(jobs, &answers, &new);
+        let plan = self.plan_enqueue(jobs).await?;
+        let links = NewLinks::of(&plan.jobs, &plan.answers, &plan.new);
         let links = links.map_err(|problem| self.refused(problem))?;
-        self.check_parents(&links, &answers).await?;
-        for place in new {
-            self.store(&jobs[place]).await?;
+        self.check_parents(&links, &plan.answers).await?;
+        for change in &plan.holders {
+            self.change(change.job(), |job| job.change_as_holder(change))
+                .await?;
+        }
+        for place in &plan.new {
+            self.store(&plan.jobs[*place]).await?;
         }
         for (child, after) in links.after {
             self.link(child, after).await?;
         }
-        Ok(answers)
+        Ok(plan.answers)
     }
 
-    /// Looks up which ids and keys of the jobs are already in use. Returns the result for each
-    /// job, and the positions in `jobs` of the jobs that must be stored.
-    async fn resolve_keys(&mut self, jobs: &[NewJob]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+    /// Looks up which ids and keys of the jobs are already in use, and decides what becomes of the
+    /// jobs.
+    async fn plan_enqueue<'j>(&mut self, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
         let mut taken = TakenKeys::default();
         for job in jobs {
             if self.is_stored(job.id()).await? {
@@ -49,7 +53,14 @@ impl<T: Transaction> Call<T> {
                 taken.unique_key(key.as_str(), holder);
             }
         }
-        Ok(taken.resolve(jobs))
+        for holder in taken.contested(jobs) {
+            let found = self.find(holder).await?;
+            let whole = found.filter(|found| found.problem.is_none());
+            if let Some(holder) = whole.and_then(|found| found.job.key_holder()) {
+                taken.holder(holder);
+            }
+        }
+        Ok(taken.resolve(jobs, self.now))
     }
 
     async fn is_stored(&mut self, job: JobId) -> Result<bool> {

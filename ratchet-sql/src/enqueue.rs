@@ -58,7 +58,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Stores the jobs of one call that are not stored yet. Must run in a transaction if any of the
-    /// jobs has a lane, links, a batch or a signal.
+    /// jobs has a lane, links, a batch or a signal, or may change the holder of its unique key.
     ///
     /// Locks the lanes first, and then looks up which jobs are new. If the same call is repeated
     /// concurrently, the second call waits for these locks, and then finds the stored jobs.
@@ -79,11 +79,16 @@ impl<D: Dialect> SqlStore<D> {
         for row in &found {
             note_taken(&mut taken, row)?;
         }
-        let (answers, new) = taken.resolve(jobs);
-        let linked = self.lock_parents(on, jobs, &answers, &new).await?;
+        let now = self
+            .lock_holders(on, &taken.contested(jobs), &mut taken)
+            .await?;
+        let plan = taken.resolve(jobs, now);
+        let (jobs, new) = (&*plan.jobs, &plan.new);
+        let linked = self.lock_parents(on, jobs, &plan.answers, new).await?;
+        self.change_holders(on, &plan.holders).await?;
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
-            for (state, place) in insert.states.iter_mut().zip(&new) {
+            for (state, place) in insert.states.iter_mut().zip(new) {
                 if let Some(lane) = lane(&jobs[*place]) {
                     *state = places.take(jobs[*place].id(), lane).code().into();
                 }
@@ -106,7 +111,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         self.leave_lanes(on, places, &[]).await?;
         self.link(on, linked).await?;
-        Ok(answers)
+        Ok(plan.answers)
     }
 
     /// Stores jobs that have no keys, lanes, links, batches and signals. Runs one statement, which
@@ -211,7 +216,7 @@ fn has_tags(job: &NewJob) -> bool {
 }
 
 fn needs_transaction(job: &NewJob) -> bool {
-    job.spec().needs_transaction()
+    job.needs_transaction()
 }
 
 fn lane(job: &NewJob) -> Option<Lane> {

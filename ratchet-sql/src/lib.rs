@@ -20,6 +20,7 @@ mod failure;
 mod files;
 mod generation;
 mod held;
+mod holders;
 mod jobs;
 mod lanes;
 mod leased;

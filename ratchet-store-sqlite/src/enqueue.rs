@@ -1,7 +1,8 @@
 //! Stores new jobs.
 
 use ratchet_core::model::{
-    Enqueued, JobFlags, JobSpec, NewJob, TakenKeys, payload_version_to_stored,
+    EnqueuePlan, Enqueued, HolderChange, JobFlags, JobSpec, KeyHolder, NewJob, TakenKeys,
+    payload_version_to_stored,
 };
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
@@ -12,6 +13,7 @@ use crate::lanes;
 use crate::links;
 use crate::permits;
 use crate::request::Work;
+use crate::row;
 use crate::statements::{Connection, SQL, Statement};
 
 /// Stores the jobs of one call inside a transaction. After a failure, the caller must roll back the
@@ -25,10 +27,13 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
         cold: work.conn.prepare_cached(&SQL.enqueue_data)?,
         next_data: first_data,
     };
-    let (answers, places) = resolve_keys(work.conn, jobs)?;
+    let plan = plan(work, jobs)?;
+    for change in &plan.holders {
+        change_holder(work, change)?;
+    }
     let mut new = Vec::new();
-    for place in places {
-        let job = &jobs[place];
+    for place in plan.new {
+        let job = &plan.jobs[place];
         if enqueue_one(work, &mut insert, job)? && job.spec().is_linked() {
             new.push(place);
         }
@@ -37,9 +42,9 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
     drop(insert);
     work.appended += appended;
     if !new.is_empty() {
-        links::link(work, jobs, &answers, &new)?;
+        links::link(work, &plan.jobs, &plan.answers, &new)?;
     }
-    Ok(answers)
+    Ok(plan.answers)
 }
 
 /// The prepared statements that store a job, used for all jobs of a call.
@@ -50,9 +55,10 @@ struct Insert<'a> {
     next_data: i64,
 }
 
-/// Returns the answer for each job, and the positions of the jobs that must be stored. Without
-/// keys, all jobs count as new, and the insert skips those that are stored.
-fn resolve_keys(conn: Connection<'_>, jobs: &[NewJob]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+/// Looks up the ids and keys of the jobs, and decides what becomes of the jobs. Without keys, all
+/// jobs count as new, and the insert skips those that are stored.
+fn plan<'j>(work: &Work<'_>, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
+    let conn = work.conn;
     let mut taken = TakenKeys::default();
     if jobs.iter().any(|job| job.spec().has_keys()) {
         let mut exists = conn.prepare_cached(&SQL.job_exists)?;
@@ -72,7 +78,56 @@ fn resolve_keys(conn: Connection<'_>, jobs: &[NewJob]) -> Result<(Vec<Enqueued>,
             }
         }
     }
-    Ok(taken.resolve(jobs))
+    for job in taken.contested(jobs) {
+        let mut find = conn.prepare_cached(&SQL.find_holder)?;
+        let found = find.query_row([job.as_bytes()], |row| {
+            let kind = row::name(row, 1, "kind");
+            Ok((row.get::<_, i64>(0)?, kind, row.get(2)?, row.get(3)?))
+        });
+        if let Some((state, Ok(Some(kind)), run_at, created_at)) = found.optional()? {
+            let state = JobState::from_code(state)?;
+            taken.holder(KeyHolder::new(job, state, kind, run_at, created_at));
+        }
+    }
+    Ok(taken.resolve(jobs, work.now))
+}
+
+/// Changes the job that has the unique key of a new job. There is only one writer, so the job is
+/// still as it was read.
+fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
+    let conn = work.conn;
+    let job = change.job();
+    let id = job.as_bytes();
+    let mut data = conn.prepare_cached(&SQL.find_holder)?;
+    let data: i64 = data.query_row([id], |row| row.get(4))?;
+    match change {
+        HolderChange::Replace {
+            payload,
+            payload_version,
+            run_at,
+            ..
+        } => {
+            let version = payload_version_to_stored(*payload_version);
+            conn.prepare_cached(&SQL.replace_payload)?.execute(params![
+                data,
+                payload.as_str(),
+                version
+            ])?;
+            conn.prepare_cached(&SQL.clear_notes)?.execute([id])?;
+            conn.prepare_cached(&SQL.reschedule_job)?
+                .execute(params![id, run_at])?;
+        }
+        HolderChange::GiveUp { cancel, .. } => {
+            conn.prepare_cached(&SQL.free_unique_key)?
+                .execute(params![data, id])?;
+            conn.prepare_cached(&SQL.drop_unique_key)?.execute([data])?;
+            conn.prepare_cached(&SQL.drop_key_flag)?.execute([id])?;
+            if *cancel {
+                conn.prepare_cached(&SQL.request_cancel)?.execute([id])?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Stores a new job, unless it is already stored. Returns whether this call stored the job.

@@ -160,7 +160,7 @@ async fn trigger(app: &mut App, recurring: &RecurringClient, name: &str) -> Resu
     let enqueued = enqueued.ok_or_else(|| absent(name))?;
     let (job, created) = match enqueued {
         Enqueued::Created(job) => (job.to_string(), true),
-        Enqueued::Duplicate(job) | Enqueued::Withheld(job) => (job.to_string(), false),
+        other => (other.id().to_string(), false),
     };
     if app.out.is_json() {
         return app.out.document(&view::Triggered { job, created });

@@ -25,6 +25,26 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "keys::a_withheld_job_takes_no_place_in_its_lane",
     ),
     (
+        Sabotage::KeepsPayloads,
+        "conflict::a_waiting_job_gets_the_new_payload_and_keeps_everything_else",
+    ),
+    (
+        Sabotage::KeepsPayloads,
+        "conflict::a_claim_has_the_new_payload_and_no_notes_of_the_old_one",
+    ),
+    (
+        Sabotage::DebouncesWithoutEnd,
+        "conflict::a_debounced_job_is_due_after_the_last_enqueue_up_to_its_maximum",
+    ),
+    (
+        Sabotage::ForgetsToRestart,
+        "conflict::a_restart_cancels_the_running_job_and_then_the_new_one_runs",
+    ),
+    (
+        Sabotage::RestartsOnReplace,
+        "conflict::after_a_running_job_the_new_one_runs",
+    ),
+    (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "keys::a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself",
     ),

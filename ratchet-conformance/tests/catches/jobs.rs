@@ -7,7 +7,7 @@ use ratchet_core::model::*;
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{
     Aging, ClaimToken, Enqueued, InvalidInput, JobAction, JobId, JobRecord, JobState, Name, NewJob,
-    NodeId, Result, Selection, StoreError, time,
+    NodeId, OnConflict, Result, Selection, StoreError, limits, time,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
@@ -40,6 +40,19 @@ impl Sabotaged {
             Sabotage::TruncatesTimesToSeconds => {
                 let due = job.due().resolve(now) / 1_000 * 1_000;
                 job.clone().run_at(time::from_millis(due))
+            }
+            Sabotage::KeepsPayloads => job.clone().on_conflict(OnConflict::Keep),
+            Sabotage::DebouncesWithoutEnd if job.changes_holder() => match job.conflict() {
+                OnConflict::Debounce { .. } => job.clone().on_conflict(OnConflict::Debounce {
+                    max_delay: limits::MAX_DELAY,
+                }),
+                _ => job.clone(),
+            },
+            Sabotage::ForgetsToRestart if job.conflict() == OnConflict::Restart => {
+                job.clone().on_conflict(OnConflict::Replace)
+            }
+            Sabotage::RestartsOnReplace if job.conflict() == OnConflict::Replace => {
+                job.clone().on_conflict(OnConflict::Restart)
             }
             Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
             Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),

@@ -161,6 +161,7 @@ impl Client {
     /// [`with_wakes`](Self::with_wakes) changes which jobs wake nodes.
     ///
     /// A job whose key is taken is a duplicate: it is not stored, and the other jobs are. With
+    /// [`NewJob::on_conflict`], it changes the job that has the key. With
     /// [`NewJob::all_or_nothing`], a duplicate keeps the other jobs from being stored, too.
     ///
     /// With the feature `otel`, jobs that have no [trace](NewJob::trace) get the trace of the

@@ -31,9 +31,18 @@ pub struct StreamCounts {
     pub created: u64,
     /// Jobs that were [duplicates](Enqueued::Duplicate) and were not stored.
     pub duplicates: u64,
+    /// Jobs that were not stored, and whose payload replaced that of a waiting job
+    /// ([`OnConflict`](crate::OnConflict)).
+    pub replaced: u64,
     /// Jobs that were not stored because a duplicate of their call asked for [all or
     /// nothing](NewJob::all_or_nothing).
     pub withheld: u64,
+}
+
+impl StreamCounts {
+    const fn total(self) -> u64 {
+        self.created + self.duplicates + self.replaced + self.withheld
+    }
 }
 
 /// The error of [`Client::enqueue_stream`]: a call failed before the stream ended.
@@ -50,7 +59,7 @@ pub struct StreamCounts {
 /// # Ok(()) }
 /// ```
 #[derive(Debug, thiserror::Error)]
-#[error("enqueueing the stream stopped after {} jobs: {source}", .before.created + .before.duplicates + .before.withheld)]
+#[error("enqueueing the stream stopped after {} jobs: {source}", .before.total())]
 #[non_exhaustive]
 pub struct StreamError {
     /// The counts of the calls that succeeded. After a timeout, the jobs of the failed call may be
@@ -118,6 +127,7 @@ impl Client {
                     match answer {
                         Enqueued::Created(_) => counts.created += 1,
                         Enqueued::Duplicate(_) => counts.duplicates += 1,
+                        Enqueued::Replaced(_) => counts.replaced += 1,
                         Enqueued::Withheld(_) => counts.withheld += 1,
                     }
                 }

@@ -2,7 +2,7 @@ use super::tables::Tables;
 use crate::error::InvalidInput;
 use crate::id::JobId;
 use crate::links::{self, NewLinks};
-use crate::model::{After, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
+use crate::model::{After, EnqueuePlan, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
 
 impl Tables {
     /// Stores the jobs of one enqueue call. If the call fails, nothing has changed.
@@ -12,21 +12,23 @@ impl Tables {
         now: i64,
     ) -> Result<Vec<Enqueued>, InvalidInput> {
         self.require_permits(jobs)?;
-        let (answers, new) = self.resolve_keys(jobs);
-        let links = NewLinks::of(jobs, &answers, &new)?;
-        self.check_parents(&links, &answers)?;
-        for place in new {
-            self.store(&jobs[place], now);
+        let plan = self.plan_enqueue(jobs, now);
+        let links = NewLinks::of(&plan.jobs, &plan.answers, &plan.new)?;
+        self.check_parents(&links, &plan.answers)?;
+        for change in &plan.holders {
+            self.change(change.job(), |job| job.change_as_holder(change));
+        }
+        for place in &plan.new {
+            self.store(&plan.jobs[*place], now);
         }
         for (child, after) in links.after {
             self.link(child, after);
         }
-        Ok(answers)
+        Ok(plan.answers)
     }
 
-    /// Looks up the ids and keys of the jobs. Returns the answer for each job, and the indexes of
-    /// the jobs that must be stored.
-    fn resolve_keys(&self, jobs: &[NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
+    /// Looks up the ids and keys of the jobs, and decides what becomes of the jobs.
+    fn plan_enqueue<'j>(&self, jobs: &'j [NewJob], now: i64) -> EnqueuePlan<'j> {
         let mut taken = TakenKeys::default();
         for job in jobs {
             if self.job(job.id()).is_some() {
@@ -43,7 +45,12 @@ impl Tables {
                 taken.unique_key(key.as_str(), *holder);
             }
         }
-        taken.resolve(jobs)
+        for holder in taken.contested(jobs) {
+            if let Some(holder) = self.job(holder).and_then(StoredJob::key_holder) {
+                taken.holder(holder);
+            }
+        }
+        taken.resolve(jobs, now)
     }
 
     /// Refuses the enqueue if a parent or a batch does not exist, or if a job would join a closed

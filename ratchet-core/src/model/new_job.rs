@@ -1,6 +1,6 @@
 //! New jobs: how they are built and checked, and the outcome of their enqueue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,8 @@ use crate::json::Json;
 use crate::limits::{self, MAX_DELAY, MAX_PARENTS, MAX_PAYLOAD_BYTES, MAX_TAGS};
 use crate::links;
 use crate::model::{
-    After, BatchCondition, Condition, Definition, JobSpec, SignalWait, check_payload_version,
+    After, BatchCondition, Condition, Definition, JobSpec, OnConflict, SignalWait,
+    check_payload_version,
 };
 use crate::name::Name;
 use crate::priority::Priority;
@@ -45,8 +46,10 @@ pub struct NewJob {
     id: JobId,
     spec: JobSpec,
     run_at: RunAt,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "is_default")]
     all_or_nothing: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    on_conflict: OnConflict,
     #[serde(skip)]
     problem: Option<InvalidInput>,
 }
@@ -81,6 +84,7 @@ impl NewJob {
             spec: JobSpec::new(route, payload),
             run_at: RunAt::Now,
             all_or_nothing: false,
+            on_conflict: OnConflict::Keep,
             problem,
         }
     }
@@ -92,6 +96,7 @@ impl NewJob {
             spec,
             run_at,
             all_or_nothing: false,
+            on_conflict: OnConflict::Keep,
             problem: None,
         }
     }
@@ -203,6 +208,36 @@ impl NewJob {
     pub fn idempotency_key(mut self, key: &str) -> Self {
         self.spec.idempotency_key = keep(&mut self.problem, Name::new("idempotency_key", key));
         self
+    }
+
+    /// Sets what the enqueue does if an unfinished job has the unique key of this job:
+    /// [`OnConflict`] has the table. By default, this job is a duplicate.
+    ///
+    /// The enqueue refuses another value than [`OnConflict::Keep`] for a job without a unique key
+    /// and for a job in a lane. It also refuses two jobs with the same unique key if one of them
+    /// has such a value.
+    #[must_use]
+    pub const fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+        self.on_conflict = on_conflict;
+        self
+    }
+
+    /// Makes the job due `delay` after the last enqueue with its unique key, and at most
+    /// `max_delay` after the first one. This is the same as [`delay`](Self::delay) and
+    /// [`OnConflict::Debounce`]. The job gets the payload of the last enqueue.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ratchet::NewJob;
+    ///
+    /// let (delay, max_delay) = (Duration::from_secs(5), Duration::from_secs(60));
+    /// let job = NewJob::new("reindex", &7).unique_key("reindex:7").debounce(delay, max_delay);
+    /// assert!(job.validate().is_ok());
+    /// ```
+    #[must_use]
+    pub const fn debounce(self, delay: Duration, max_delay: Duration) -> Self {
+        self.delay(delay)
+            .on_conflict(OnConflict::Debounce { max_delay })
     }
 
     /// Makes the enqueue of this job store nothing at all if this job is a duplicate.
@@ -389,6 +424,26 @@ impl NewJob {
         self.run_at
     }
 
+    /// Returns what the enqueue does if an unfinished job has the unique key of this job.
+    #[must_use]
+    pub const fn conflict(&self) -> OnConflict {
+        self.on_conflict
+    }
+
+    /// Returns whether the enqueue of this job may change the unfinished job that has its unique
+    /// key.
+    #[must_use]
+    pub const fn changes_holder(&self) -> bool {
+        !matches!(self.on_conflict, OnConflict::Keep)
+    }
+
+    /// Returns whether a store needs a transaction to enqueue this job: it may change another job,
+    /// or [its spec](JobSpec::needs_transaction) needs one.
+    #[must_use]
+    pub const fn needs_transaction(&self) -> bool {
+        self.changes_holder() || self.spec.needs_transaction()
+    }
+
     /// Returns whether the enqueue stores nothing if this job is a duplicate
     /// ([`all_or_nothing`](Self::all_or_nothing)).
     #[must_use]
@@ -417,7 +472,30 @@ impl NewJob {
                 let problem = format!("count is {tags}; at most {MAX_TAGS} are allowed");
                 Err(InvalidInput::new("tag", problem))
             }
-            None => self.check_waits().and_then(|()| self.run_at.validate()),
+            None => (self.check_waits())
+                .and_then(|()| self.run_at.validate())
+                .and_then(|()| self.check_conflict()),
+        }
+    }
+
+    /// Refuses a job that may change the holder of its unique key and has no such key, or that
+    /// cannot wait for the holder. Also refuses bad delays of a debounce.
+    fn check_conflict(&self) -> Result<(), InvalidInput> {
+        let refuse = |problem: &str| Err(InvalidInput::new("on_conflict", problem));
+        match self.run_at {
+            _ if !self.changes_holder() => Ok(()),
+            _ if self.spec.unique_key.is_none() => refuse("needs a unique key"),
+            _ if self.spec.lane.is_some() => refuse("cannot be combined with a lane"),
+            _ if self.spec.after.len() >= MAX_PARENTS => {
+                let problem = format!("allows at most {} parents", MAX_PARENTS - 1);
+                refuse(&problem)
+            }
+            RunAt::In(delay) => self.on_conflict.check_delays(delay),
+            RunAt::Now => self.on_conflict.check_delays(Duration::ZERO),
+            RunAt::At(_) if matches!(self.on_conflict, OnConflict::Debounce { .. }) => {
+                refuse("is a debounce, which needs a delay instead of a time")
+            }
+            RunAt::At(_) => Ok(()),
         }
     }
 
@@ -448,6 +526,7 @@ impl NewJob {
         limits::check_batch("jobs", jobs.len())
             .and_then(|()| jobs.iter().try_for_each(Self::validate))
             .and_then(|()| refuse_repeated(jobs))
+            .and_then(|()| refuse_shared_keys(jobs))
             .and_then(|()| links::refuse_cycles(jobs))
             .map_err(|problem| {
                 StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem)
@@ -473,12 +552,38 @@ fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     }
 }
 
+/// Refuses two jobs with the same unique key if one of them may change the holder of the key.
+fn refuse_shared_keys(jobs: &[NewJob]) -> Result<(), InvalidInput> {
+    if !jobs.iter().any(NewJob::changes_holder) {
+        return Ok(());
+    }
+    let mut seen: HashMap<&Name, bool> = HashMap::new();
+    for job in jobs {
+        let changes = job.changes_holder();
+        let Some(key) = &job.spec.unique_key else {
+            continue;
+        };
+        if seen
+            .insert(key, changes)
+            .is_some_and(|other| other || changes)
+        {
+            let problem = format!("`{key}` occurs twice, which `on_conflict` does not allow");
+            return Err(InvalidInput::new("unique_key", problem));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a duration of zero.
 pub(crate) fn positive(field: &'static str, duration: Duration) -> Result<(), InvalidInput> {
     if duration.is_zero() {
         return Err(InvalidInput::new(field, "is zero"));
     }
     Ok(())
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>) -> Option<T> {
@@ -510,6 +615,9 @@ pub enum Enqueued {
     Created(JobId),
     /// The job was not stored, because this earlier job has the unique key or the idempotency key.
     Duplicate(JobId),
+    /// The job was not stored, because this earlier job has the unique key. The earlier job waits,
+    /// and got the payload of the new job ([`OnConflict`]).
+    Replaced(JobId),
     /// The job with this id was not stored, because another job of the enqueue is a duplicate and
     /// asks for [all or nothing](NewJob::all_or_nothing).
     Withheld(JobId),
@@ -521,7 +629,7 @@ impl Enqueued {
     #[must_use]
     pub const fn id(self) -> JobId {
         match self {
-            Self::Created(id) | Self::Duplicate(id) | Self::Withheld(id) => id,
+            Self::Created(id) | Self::Duplicate(id) | Self::Replaced(id) | Self::Withheld(id) => id,
         }
     }
 }
@@ -601,6 +709,64 @@ mod tests {
         assert!(job().unique_key("k").spec().has_keys());
         assert!(job().idempotency_key("k").spec().has_keys());
         assert!(!job().tag("k").lane("k").spec().has_keys());
+    }
+
+    #[test]
+    fn a_job_that_may_change_the_holder_of_its_key_has_one_and_can_wait_for_it() {
+        let (zero, second, minute) = (
+            Duration::ZERO,
+            Duration::from_secs(1),
+            Duration::from_secs(60),
+        );
+        let keyed = || NewJob::new("kind", &1).unique_key("k");
+        for mode in [OnConflict::Replace, OnConflict::Restart] {
+            let job = || keyed().on_conflict(mode);
+            assert!(job().validate().is_ok());
+            assert!(job().needs_transaction());
+            assert!(job().run_at(time::from_millis(7)).validate().is_ok());
+            assert_eq!(
+                field(&NewJob::new("kind", &1).on_conflict(mode)),
+                "on_conflict"
+            );
+            assert_eq!(field(&job().lane("l")), "on_conflict");
+            let parents = |count| {
+                let parents = (0..count).map(|_| JobId::new());
+                parents.fold(job(), |job, id| job.after(id, Condition::Ended))
+            };
+            assert!(parents(MAX_PARENTS - 1).validate().is_ok());
+            assert_eq!(field(&parents(MAX_PARENTS)), "on_conflict");
+        }
+        assert!(keyed().debounce(second, second).validate().is_ok());
+        assert!(keyed().debounce(second, MAX_DELAY).validate().is_ok());
+        assert_eq!(field(&keyed().debounce(zero, second)), "delay");
+        assert_eq!(field(&keyed().debounce(minute, second)), "max_delay");
+        assert_eq!(field(&keyed().debounce(second, Duration::MAX)), "max_delay");
+        let debounce = || keyed().debounce(second, minute);
+        assert_eq!(
+            field(&debounce().run_at(time::from_millis(7))),
+            "on_conflict"
+        );
+        assert!(!keyed().needs_transaction());
+        assert!(
+            keyed()
+                .lane("l")
+                .on_conflict(OnConflict::Keep)
+                .validate()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_call_contends_for_a_key_only_once() {
+        let keyed = |key| NewJob::new("kind", &1).unique_key(key);
+        let replaces = |key| keyed(key).on_conflict(OnConflict::Replace);
+        let valid = |jobs: &[NewJob]| NewJob::validate_all(jobs);
+        assert!(valid(&[keyed("k"), keyed("k")]).is_ok());
+        assert!(valid(&[replaces("k"), replaces("l"), keyed("m"), keyed("m")]).is_ok());
+        for jobs in [[replaces("k"), keyed("k")], [keyed("k"), replaces("k")]] {
+            let error = valid(&jobs).unwrap_err();
+            assert_eq!(error.invalid_input().unwrap().field(), "unique_key");
+        }
     }
 
     #[test]

@@ -40,9 +40,25 @@ pub trait JobStore: Debug + Send + Sync {
     ///   stored, and its answer is `Duplicate` with the id of the first job that used the key. This
     ///   also holds within one call, and after the first job has ended or was purged. So if a
     ///   purged job with a key is enqueued again, the answer is `Duplicate` with its own id.
-    /// - **[keys.unique]** While an unfinished job has a unique key, another job with this key is
-    ///   not stored, and its answer is `Duplicate` with the id of the unfinished job. The
-    ///   idempotency key of the other job then stays unused.
+    /// - **[keys.unique]** While an unfinished job, the holder, has a unique key, another job with
+    ///   this key is not stored, and its answer is `Duplicate` with the id of the holder. The
+    ///   idempotency key of the other job then stays unused. [`OnConflict`](crate::OnConflict) may
+    ///   say otherwise; [`TakenKeys`](crate::model::TakenKeys) decides.
+    /// - **[keys.replace]** With `Replace`, `Debounce` or `Restart`, a holder of the same kind that
+    ///   is `Pending`, `Blocked` or `Paused` gets the payload of the new job and its version, and
+    ///   loses its checkpoint and its progress. The new job is not stored, and its answer is
+    ///   `Replaced` with the id of the holder. Every later claim of the holder has the new payload.
+    /// - **[keys.debounce]** With `Debounce`, this holder is also due when the new job would be due,
+    ///   but not later than `max_delay` after its own enqueue, and never earlier than before. With
+    ///   `Replace` and `Restart`, it is due as before.
+    /// - **[keys.follow]** With `Replace`, `Debounce` or `Restart`, a holder of the same kind that is
+    ///   `Running` loses its unique key. The new job gets the key. It is stored with a link to the
+    ///   holder whose condition is `Ended`, after its own links. The payload of the holder does not
+    ///   change.
+    /// - **[keys.restart]** With `Restart`, the call also requests the cancellation of a holder that
+    ///   is `Running`. With the other values, it does not.
+    /// - **[keys.kind]** If the holder is of another kind, the answer is `Duplicate` as with `Keep`,
+    ///   and the holder does not change.
     /// - **[keys.both]** If the idempotency key and the unique key of a new job belong to two
     ///   different jobs, the answer is `Duplicate` with the id of the one that has the idempotency
     ///   key.

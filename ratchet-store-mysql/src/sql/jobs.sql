@@ -285,3 +285,47 @@ DELETE job FROM {list @gone} AS gone
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(gone.id);
 SELECT UNHEX(gone.id) FROM {list @gone} AS gone;
 COMMIT
+
+-- name: lock_holders
+-- Returns those of these jobs that have their unique keys, with the time, and locks them until the
+-- transaction ends. The snapshot of a transaction of the application may be older than a route, so
+-- reads the routes with locks. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary
+-- keys; locked in order of id, as in every call.
+SELECT job.id, job.state,
+       (SELECT kind FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
+        WHERE route.id = job.route LOCK IN SHARE MODE),
+       job.run_at, job.created_at, {now}
+FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+WHERE job.id IN ($1) AND job.flags & {unique_key} <> 0
+ORDER BY job.id
+FOR UPDATE
+
+-- name: replace_payloads
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
+-- progress. Must run in a transaction that has locked the jobs. [keys.replace] [keys.debounce]
+-- Primary keys.
+SET @given = $1;
+BEGIN;
+UPDATE {rows @given (job id, payload text, payload_version int)} AS given
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = UNHEX(given.job)
+SET data.payload = given.payload, data.payload_version = given.payload_version;
+UPDATE {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job)
+SET notes.percent = NULL, notes.message = NULL, notes.checkpoint = NULL;
+UPDATE {rows @given (job id, run_at bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.run_at = given.run_at;
+COMMIT
+
+-- name: release_keys
+-- Deletes the unique keys of running jobs, so that new jobs can acquire them. Must run in a
+-- transaction that has locked the jobs. [keys.follow] Primary keys.
+BEGIN;
+DELETE held
+FROM {schema}.job_data AS data FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
+WHERE data.id IN ($1) AND held.job = data.id;
+UPDATE {schema}.job_data FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN ($1);
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET flags = flags - (flags & {unique_key})
+WHERE id IN ($1);
+COMMIT

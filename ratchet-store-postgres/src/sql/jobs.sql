@@ -310,3 +310,47 @@ history AS (
     DELETE FROM {schema}.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
 )
 SELECT id FROM gone
+
+-- name: lock_holders
+-- Returns those of these jobs that have their unique keys, with the time, and locks them until the
+-- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary keys; locked in
+-- order of id, as in every call.
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}
+FROM {schema}.jobs AS job
+LEFT JOIN {schema}.routes AS route ON route.id = job.route
+WHERE job.id = ANY($1::uuid[]) AND job.flags & {unique_key} = {unique_key}
+ORDER BY job.id
+FOR NO KEY UPDATE OF job
+
+-- name: replace_payloads
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
+-- progress. Must run in a transaction that has locked the jobs. Writes the rows of jobs even if
+-- their due times stay the same: a claim that has read them before then skips them, so that it does
+-- not return an old payload. [keys.replace] [keys.debounce] Primary keys.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[])
+    AS given (job, payload, payload_version, run_at)
+),
+replaced AS (
+    UPDATE {schema}.job_data AS data
+    SET payload = given.payload, payload_version = given.payload_version
+    FROM given WHERE data.id = given.job
+),
+cleared AS (
+    UPDATE {schema}.job_notes AS notes SET percent = NULL, message = NULL, checkpoint = NULL
+    FROM given WHERE notes.job = given.job
+)
+UPDATE {schema}.jobs AS job SET run_at = given.run_at FROM given WHERE job.id = given.job
+
+-- name: release_keys
+-- Deletes the unique keys of running jobs, so that new jobs can acquire them. Must run in a
+-- transaction that has locked the jobs. [keys.follow] Primary keys.
+WITH released AS (
+    DELETE FROM {schema}.unique_keys AS held
+    USING {schema}.job_data AS data
+    WHERE data.id = ANY($1::uuid[]) AND held.key = data.unique_key AND held.job = data.id
+),
+dropped AS (
+    UPDATE {schema}.job_data SET unique_key = NULL WHERE id = ANY($1::uuid[])
+)
+UPDATE {schema}.jobs SET flags = flags - (flags & {unique_key}) WHERE id = ANY($1::uuid[])

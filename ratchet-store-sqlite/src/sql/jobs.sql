@@ -48,6 +48,32 @@ WHERE key = (SELECT unique_key FROM ratchet_job_data WHERE id = ?1) AND job = ?2
 -- ratchet_job_data.
 SELECT unique_key FROM ratchet_job_data WHERE id = ?1
 
+-- name: find_holder
+-- Returns what an enqueue needs to know about the job that has a unique key. [keys.replace]
+-- [keys.debounce] [keys.follow] [keys.kind] Uses primary keys.
+SELECT job.state, route.kind, job.run_at, job.created_at, job.data
+FROM ratchet_jobs AS job
+JOIN ratchet_routes AS route ON route.id = job.route
+WHERE job.id = ?1 AND job.flags & {unique_key}
+
+-- name: replace_payload
+-- Replaces the payload of a waiting job. [keys.replace] Uses the primary key of ratchet_job_data.
+UPDATE ratchet_job_data SET payload = ?2, payload_version = ?3 WHERE id = ?1
+
+-- name: clear_notes
+-- Deletes the checkpoint and the progress of a job. [keys.replace] Uses the primary key of
+-- ratchet_job_notes.
+UPDATE ratchet_job_notes SET percent = NULL, message = NULL, checkpoint = NULL WHERE job = ?1
+
+-- name: drop_unique_key
+-- Deletes the unique key of a job that has released it. [keys.follow] Uses the primary key of
+-- ratchet_job_data.
+UPDATE ratchet_job_data SET unique_key = NULL WHERE id = ?1
+
+-- name: drop_key_flag
+-- Records that a job has no unique key. [keys.follow] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET flags = flags - (flags & {unique_key}) WHERE id = ?1
+
 -- name: job_exists
 -- Returns whether a job is stored. [enqueue.repeat] Uses the primary key of ratchet_jobs.
 SELECT EXISTS (SELECT 1 FROM ratchet_jobs WHERE id = ?1)

@@ -391,3 +391,56 @@ DELETE attempt
 FROM @gone AS gone
 INNER LOOP JOIN {schema}.attempts AS attempt WITH (FORCESEEK, ROWLOCK) ON attempt.job = gone.id;
 SELECT id FROM @gone
+
+-- name: lock_holders
+-- Returns those of these jobs that have their unique keys, with the time, and locks them until the
+-- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary keys. The rows
+-- are written unchanged, which locks them on every server.
+DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+UPDATE job SET flags = job.flags
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, @now
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
+LEFT JOIN {schema}.routes AS route ON route.id = job.route
+WHERE job.flags & {unique_key} = {unique_key}
+ORDER BY job.id
+
+-- name: replace_payloads
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
+-- progress. Must run in a transaction that has locked the jobs. [keys.replace] [keys.debounce]
+-- Primary keys.
+DECLARE @given TABLE (job binary(16) NOT NULL PRIMARY KEY, payload nvarchar(max) NOT NULL,
+                      payload_version int NULL, run_at bigint NOT NULL);
+INSERT INTO @given (job, payload, payload_version, run_at)
+SELECT CONVERT(binary(16), given.job, 2), {text given.payload}, given.payload_version, given.run_at
+FROM OPENJSON(@P1) WITH (job char(32), payload {long}, payload_version int, run_at bigint) AS given;
+UPDATE data SET payload = given.payload, payload_version = given.payload_version
+FROM @given AS given
+INNER LOOP JOIN {schema}.job_data AS data WITH (FORCESEEK, ROWLOCK) ON data.id = given.job;
+UPDATE notes SET [percent] = NULL, message = NULL, [checkpoint] = NULL
+FROM @given AS given
+INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = given.job;
+UPDATE job SET run_at = given.run_at
+FROM @given AS given
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = given.job
+
+-- name: release_keys
+-- Deletes the unique keys of running jobs, so that new jobs can acquire them. Must run in a
+-- transaction that has locked the jobs. [keys.follow] Primary keys.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+DELETE held
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.job_data AS data ON data.id = wanted.id
+INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
+WHERE held.job = data.id;
+UPDATE data SET unique_key = NULL
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.job_data AS data WITH (FORCESEEK, ROWLOCK) ON data.id = wanted.id;
+UPDATE job SET flags = job.flags - (job.flags & {unique_key})
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id

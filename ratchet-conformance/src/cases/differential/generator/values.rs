@@ -6,7 +6,7 @@ use ratchet_core::model::*;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
     Aging, BatchId, ClaimToken, Incarnation, JobId, JobState, Misfire, Name, NewJob, NodeId,
-    Overlap, Priority, Recurring, RetryPolicy, Selection,
+    OnConflict, Overlap, Priority, Recurring, RetryPolicy, Selection,
 };
 
 use super::{CAPABILITIES, Generator, KINDS, QUEUES, RESOURCES, TAGS};
@@ -170,6 +170,9 @@ impl Generator {
             job = job.all_or_nothing();
         }
         job = self.entangle(job);
+        if number % 3 == 2 && self.workflows {
+            job = conflicting(job, number);
+        }
         self.fresh.push(job.id());
         self.jobs.push(job.clone());
         job
@@ -330,5 +333,19 @@ impl Generator {
             }
         }
         some
+    }
+}
+
+/// Lets the enqueue of the job change the holder of its unique key, if the job can. Depends on
+/// `number`, as a random choice would change all later choices of a known seed.
+fn conflicting(job: NewJob, number: usize) -> NewJob {
+    if job.spec().unique_key.is_none() || job.spec().lane.is_some() {
+        return job;
+    }
+    let delay = Duration::from_millis(700);
+    match number / 3 % 4 {
+        0 => job.debounce(delay, delay * 3),
+        1 => job.on_conflict(OnConflict::Restart),
+        _ => job.on_conflict(OnConflict::Replace),
     }
 }
