@@ -135,6 +135,10 @@ fn show(
         ("misfire", one.misfire.as_str().into()),
         ("overlap", one.overlap.as_str().into()),
         (
+            "unique key",
+            one.unique_key.as_deref().unwrap_or("none").into(),
+        ),
+        (
             "declared",
             if one.declared { "by a program" } else { "no" }.into(),
         ),

@@ -300,7 +300,8 @@ impl Generator {
         };
         let misfires = [Misfire::Skip, Misfire::FireOnce, Misfire::CatchUp(3)];
         recurring = recurring.misfire(self.pick(&misfires));
-        if self.chance(40) {
+        let skips = self.chance(40);
+        if skips {
             recurring = recurring.overlap(Overlap::Skip);
         }
         if self.chance(15) {
@@ -309,7 +310,11 @@ impl Generator {
         if self.chance(15) {
             recurring = recurring.ends_at(now + self.millis(5_000..20_000));
         }
-        let job = NewJob::new(self.pick(&KINDS), &self.random.u8(0..2));
+        let (kind, number) = (self.pick(&KINDS), self.random.u8(0..2));
+        let mut job = NewJob::new(kind, &number);
+        if skips && number == 1 {
+            job = job.unique_key("u");
+        }
         let put = put(recurring.job(job.queue(self.pick(&QUEUES))).named(named));
         let mut put = put.declared(self.random.bool());
         put.incarnation = Incarnation::from_bytes(self.random.u128(..).to_be_bytes());
