@@ -36,7 +36,7 @@ use crate::time::duration_millis;
 /// payload.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use ratchet::{Enqueued, NewJob, OnConflict, Ratchet};
 ///
 /// let client = Ratchet::client(ratchet::connect("memory:").await?);
