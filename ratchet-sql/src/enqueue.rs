@@ -76,8 +76,13 @@ impl<D: Dialect> SqlStore<D> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let found = on.rows(self.find_keys(jobs)).await?;
         let mut taken = TakenKeys::default();
+        let mut free = Vec::new();
         for row in &found {
-            note_taken(&mut taken, row)?;
+            note_taken(&mut taken, &mut free, row)?;
+        }
+        if !free.is_empty() {
+            // If this call fails later, the keys are as free without their rows.
+            on.execute(self.sql().drop_keys.query().bind(&free)).await?;
         }
         let now = self
             .lock_holders(on, &taken.contested(jobs), &mut taken)
@@ -229,13 +234,19 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
 }
 
 /// Adds a row of the statement `find_keys` to `taken`. The row contains a job that is already
-/// stored, or a key that another job has.
-fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
+/// stored, or a key that another job has. Adds the key to `free` instead if it is an idempotency
+/// key that is free again.
+fn note_taken<'r>(
+    taken: &mut TakenKeys<'r>,
+    free: &mut Vec<&'r str>,
+    row: &'r impl Row,
+) -> Result<()> {
     let job = row::job_id(row, 2)?;
     match row.try_get(0)? {
         0_i32 => taken.stored(job),
         1 => taken.idempotency_key(row.try_get(1)?, job),
-        _ => taken.unique_key(row.try_get(1)?, job),
+        2 => taken.unique_key(row.try_get(1)?, job),
+        _ => free.push(row.try_get(1)?),
     }
     Ok(())
 }
@@ -265,6 +276,7 @@ struct Insert<'a> {
     states: Vec<i16>,
     definitions: Vec<Option<&'a str>>,
     slots: Vec<Option<i64>>,
+    unique_for: Vec<Option<i64>>,
     tagged: Vec<Uuid>,
     tags: Vec<&'a str>,
 }
@@ -319,6 +331,9 @@ impl<'a> Insert<'a> {
             insert
                 .slots
                 .push(origin.and_then(|origin| origin.slot).map(to_millis));
+            insert
+                .unique_for
+                .push(job.key_lifetime().map(duration_millis));
             for tag in &spec.tags {
                 insert.tagged.push(job.id().as_uuid());
                 insert.tags.push(tag.as_str());
@@ -350,6 +365,7 @@ impl<'a> Insert<'a> {
             ("state", &self.states),
             ("recurring", &self.definitions),
             ("slot", &self.slots),
+            ("unique_for", &self.unique_for),
         ]);
         let query = statement
             .query()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mongodb::ClientSession;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
+use mongodb::bson::{Bson, DateTime, RawArrayBuf, RawDocumentBuf, cstr, doc};
 use ratchet_core::links::waiting_state;
 use ratchet_core::model::{EnqueuePlan, Enqueued, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
@@ -189,15 +189,24 @@ impl MongoStore {
             .filter_map(|place| lanes::of(jobs[*place].spec()));
         let mut places = self.find_places(tx, wanted.collect()).await?;
         let mut rows = Vec::with_capacity(new.len());
-        let mut keys = Vec::new();
+        let (mut keys, mut names) = (Vec::new(), Vec::new());
         for place in new {
             let (job, route) = (&jobs[*place], routes[*place]);
             let row = document(job, route, now, Some(&mut places), Some(&linked))?;
             rows.push(row);
             if let Some(key) = &job.spec().idempotency_key {
-                let key = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
-                keys.push(RawDocumentBuf::try_from(&key)?);
+                let mut used = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
+                if let Some(until) = job.key_expiry(now) {
+                    used.insert("until", date(until));
+                }
+                keys.push(RawDocumentBuf::try_from(&used)?);
+                names.push(Bson::from(key.as_str()));
             }
+        }
+        if !names.is_empty() {
+            // The server deletes these some time after they are free.
+            let free = doc! { "_id": { "$in": names }, "until": { "$lte": date(now) } };
+            tx.delete_many(&self.main().keys, free).await?;
         }
         tx.insert_many(&self.main().keys, &keys).await?;
         tx.insert_many(&self.main().jobs, &rows).await?;
@@ -225,7 +234,10 @@ impl MongoStore {
         let (mut used, mut held) = (Vec::new(), Vec::new());
         let once = keys(|job| job.spec().idempotency_key.as_ref());
         if !once.is_empty() {
-            let these = doc! { "_id": { "$in": once } };
+            let these = doc! {
+                "_id": { "$in": once },
+                "$or": [{ "until": Bson::Null }, { "until": { "$gt": date(now) } }],
+            };
             used = on.find(&side.keys, these, only("job")).await?;
         }
         let unique = keys(|job| job.spec().unique_key.as_ref());
@@ -263,6 +275,11 @@ impl MongoStore {
         }
         Ok(numbers)
     }
+}
+
+/// Returns the time at which an idempotency key is free, as the TTL index needs it.
+fn date(until: i64) -> DateTime {
+    DateTime::from_millis(until)
 }
 
 /// Returns the document of a new job. Omits the fields of absent values. `places` assigns the job's

@@ -14,7 +14,7 @@ use crate::links;
 use crate::permits;
 use crate::request::Work;
 use crate::row;
-use crate::statements::{Connection, SQL, Statement};
+use crate::statements::{Connection, SQL};
 
 /// Stores the jobs of one call inside a transaction. After a failure, the caller must roll back the
 /// transaction.
@@ -67,12 +67,12 @@ fn plan<'j>(work: &Work<'_>, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
                 taken.stored(job.id());
             }
             if let Some(key) = &job.spec().idempotency_key
-                && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?
+                && let Some(first) = find_used(work, key)?
             {
                 taken.idempotency_key(key.as_str(), first);
             }
             if let Some(key) = &job.spec().unique_key
-                && let Some(holder) = find_key(conn, &SQL.find_unique_key, key)?
+                && let Some(holder) = find_unique_key(conn, key)?
             {
                 taken.unique_key(key.as_str(), holder);
             }
@@ -176,7 +176,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         lanes::enter(work.conn, id, queue, lane)?;
     }
     if spec.has_keys() {
-        take_keys(work, id, spec)?;
+        take_keys(work, job)?;
     }
     for tag in &spec.tags {
         work.conn
@@ -186,21 +186,47 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     Ok(true)
 }
 
-/// Returns the job that holds the key, if any. `sql` finds the job by its idempotency key or by its
-/// unique key.
-pub(crate) fn find_key(conn: Connection<'_>, sql: &Statement, key: &Name) -> Result<Option<JobId>> {
+/// Returns the job that used an idempotency key, unless the key is free.
+fn find_used(work: &Work<'_>, key: &Name) -> Result<Option<JobId>> {
+    let found = work
+        .conn
+        .prepare_cached(&SQL.find_idempotency_key)?
+        .query_row(params![key.as_str(), work.now], |row| {
+            row.get(0).map(JobId::from_bytes)
+        })
+        .optional()?;
+    Ok(found)
+}
+
+/// Returns the unfinished job that holds the unique key, if any.
+pub(crate) fn find_unique_key(conn: Connection<'_>, key: &Name) -> Result<Option<JobId>> {
     let found = conn
-        .prepare_cached(sql)?
+        .prepare_cached(&SQL.find_unique_key)?
         .query_row([key.as_str()], |row| row.get(0).map(JobId::from_bytes))
         .optional()?;
     Ok(found)
 }
 
-fn take_keys(work: &Work<'_>, id: JobId, spec: &JobSpec) -> Result<()> {
+/// Deletes up to `limit` idempotency keys that are free again.
+pub(crate) fn forget_keys(work: &Work<'_>, limit: usize) -> Result<()> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    work.conn
+        .prepare_cached(&SQL.forget_keys)?
+        .execute([work.now, limit])?;
+    Ok(())
+}
+
+fn take_keys(work: &Work<'_>, job: &NewJob) -> Result<()> {
+    let (id, spec) = (job.id(), job.spec());
     if let Some(key) = &spec.idempotency_key {
         work.conn
             .prepare_cached(&SQL.keep_idempotency_key)?
-            .execute(params![key.as_str(), id.as_bytes(), work.now])?;
+            .execute(params![
+                key.as_str(),
+                id.as_bytes(),
+                work.now,
+                job.key_expiry(work.now)
+            ])?;
     }
     if let Some(key) = &spec.unique_key {
         take_unique_key(work.conn, id, key)?;

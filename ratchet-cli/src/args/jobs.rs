@@ -238,6 +238,14 @@ pub(crate) struct Enqueue {
     /// The idempotency key; nothing is enqueued if an earlier job had the same key
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+    /// How long the idempotency key stays used, such as 24h; by default for ever
+    #[arg(
+        long,
+        value_parser = parse::duration,
+        value_name = "DURATION",
+        requires = "idempotency_key"
+    )]
+    pub(crate) unique_for: Option<Duration>,
     /// The capability that a node must have to run the job
     #[arg(long)]
     pub(crate) capability: Option<String>,

@@ -82,6 +82,9 @@ fn new_job(job: &Enqueue, payload: &RawValue) -> NewJob {
     if let Some(key) = &job.idempotency_key {
         new = new.idempotency_key(key);
     }
+    if let Some(lifetime) = job.unique_for {
+        new = new.unique_for(lifetime);
+    }
     if let Some(capability) = &job.capability {
         new = new.capability(capability);
     }

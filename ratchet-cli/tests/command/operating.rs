@@ -76,6 +76,13 @@ fn a_job_is_enqueued_as_told_and_shown() {
     let twice = twice.exits(0).complains("nothing was enqueued");
     assert_eq!(twice.stdout, format!("{id}\n"));
 
+    let daily = ["--idempotency-key", "daily", "--unique-for", "24h"];
+    let daily = [&["enqueue", "resize", "3"][..], &daily].concat();
+    assert_eq!(place.json(&daily)["created"], true);
+    assert_eq!(place.json(&daily)["created"], false);
+    let alone = ["enqueue", "resize", "3", "--unique-for", "24h"];
+    place.run(&alone).exits(2).complains("--idempotency-key");
+
     let replace = ["--unique-key", "cat", "--on-conflict", "replace"];
     let replaced = place.run(&[&["enqueue", "resize", "2"][..], &replace].concat());
     let replaced = replaced.exits(0).complains("got this payload");

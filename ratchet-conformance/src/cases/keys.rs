@@ -224,6 +224,60 @@ cases! {
         assert_eq!(node.everything().await.len(), 4);
     }
 
+    #[proves("keys.expire", "purge.keys")]
+    #[needs(Clock, IdempotencyKeys)]
+    async fn an_idempotency_key_with_a_lifetime_is_free_at_its_end(cx: &Cx) {
+        let node = cx.node().await;
+        for purged in [false, true] {
+            let lasting = || once("k").unique_for(MINUTE);
+            let first = node.add(lasting()).await;
+            let ever = node.add(once(&format!("ever {purged}"))).await;
+            for claimed in node.claim(2).await {
+                node.succeed(claimed.claim.token).await;
+            }
+            cx.advance(MINUTE - MILLI).await;
+            let taken = Enqueued::Duplicate(first);
+            assert_eq!(node.offer(&once("k")).await, taken);
+            if purged {
+                // A purge does not delete the key before it is free.
+                node.purge(JobState::Succeeded, SECOND, 10).await;
+                assert_eq!(node.offer(&lasting()).await, taken);
+            }
+            cx.advance(MILLI).await;
+            if purged {
+                node.purge(JobState::Succeeded, SECOND, 10).await;
+            }
+            // The lifetime of a key is that of the job which used the key first.
+            let second = node.add(once("k").unique_for(SECOND)).await;
+            assert_eq!(node.offer(&lasting()).await, Enqueued::Duplicate(second));
+            cx.advance(SECOND).await;
+            let ever = Enqueued::Duplicate(ever);
+            assert_eq!(node.offer(&once(&format!("ever {purged}"))).await, ever);
+            node.act(second, JobAction::Cancel).await;
+        }
+        // A key that is free can be used for ever, too.
+        let last = node.add(once("k")).await;
+        cx.advance(DAY).await;
+        assert_eq!(node.offer(&once("k")).await, Enqueued::Duplicate(last));
+    }
+
+    #[proves("keys.expire", "keys.race")]
+    #[needs(Clock, IdempotencyKeys)]
+    async fn of_many_racers_with_a_key_that_is_free_again_one_creates(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let lasting = || once("k").unique_for(MINUTE);
+        let first = nodes[0].add(lasting()).await;
+        nodes[0].act(first, JobAction::Cancel).await;
+        nodes[0].act(first, JobAction::Delete).await;
+        cx.advance(MINUTE).await;
+        let answers = race(32, |racer| {
+            let node = nodes[racer % nodes.len()].clone();
+            async move { node.offer(&lasting()).await }
+        })
+        .await;
+        one_created(&nodes[0], &answers).await;
+    }
+
     #[proves("keys.all", "enqueue.repeat")]
     async fn a_duplicate_that_asks_for_all_or_nothing_keeps_the_others_away(cx: &Cx) {
         let node = cx.node().await;

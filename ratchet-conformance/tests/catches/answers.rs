@@ -25,6 +25,18 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "keys::a_withheld_job_takes_no_place_in_its_lane",
     ),
     (
+        Sabotage::KeepsKeysForEver,
+        "keys::an_idempotency_key_with_a_lifetime_is_free_at_its_end",
+    ),
+    (
+        Sabotage::KeepsKeysForEver,
+        "keys::of_many_racers_with_a_key_that_is_free_again_one_creates",
+    ),
+    (
+        Sabotage::FreesKeysEarly,
+        "keys::an_idempotency_key_with_a_lifetime_is_free_at_its_end",
+    ),
+    (
         Sabotage::KeepsPayloads,
         "conflict::a_waiting_job_gets_the_new_payload_and_keeps_everything_else",
     ),

@@ -41,6 +41,15 @@ impl Sabotaged {
                 let due = job.due().resolve(now) / 1_000 * 1_000;
                 job.clone().run_at(time::from_millis(due))
             }
+            Sabotage::KeepsKeysForEver if job.key_lifetime().is_some() => {
+                job.clone().unique_for(limits::MAX_DELAY)
+            }
+            Sabotage::FreesKeysEarly => match job.key_lifetime() {
+                Some(lifetime) => job
+                    .clone()
+                    .unique_for(lifetime.saturating_sub(Duration::from_millis(1))),
+                None => job.clone(),
+            },
             Sabotage::KeepsPayloads => job.clone().on_conflict(OnConflict::Keep),
             Sabotage::DebouncesWithoutEnd if job.changes_holder() => match job.conflict() {
                 OnConflict::Debounce { .. } => job.clone().on_conflict(OnConflict::Debounce {

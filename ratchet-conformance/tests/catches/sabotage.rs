@@ -186,6 +186,8 @@ sabotages! {
     ActsOnEachIdOnce,
     HidesTakenKeys,
     StoresWhatIsWithheld,
+    KeepsKeysForEver,
+    FreesKeysEarly,
     KeepsPayloads,
     DebouncesWithoutEnd,
     ForgetsToRestart,

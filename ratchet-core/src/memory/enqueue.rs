@@ -36,6 +36,7 @@ impl Tables {
             }
             if let Some(key) = &job.spec().idempotency_key
                 && let Some(first) = self.idempotency_keys.get(key)
+                && self.key_expiries.get(key).is_none_or(|until| *until > now)
             {
                 taken.idempotency_key(key.as_str(), *first);
             }
@@ -72,6 +73,10 @@ impl Tables {
         let spec = new.spec();
         if let Some(key) = &spec.idempotency_key {
             self.idempotency_keys.insert(key.clone(), new.id());
+            self.key_expiries.remove(key);
+            let expiry = new.key_expiry(now);
+            self.key_expiries
+                .extend(expiry.map(|until| (key.clone(), until)));
         }
         let mut job = StoredJob::enqueued(new, now);
         if let Some(place) = self.lanes.enter(&job.record) {

@@ -50,6 +50,8 @@ pub struct NewJob {
     all_or_nothing: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     on_conflict: OnConflict,
+    #[serde(default, skip_serializing_if = "is_default")]
+    unique_for: Option<Duration>,
     #[serde(skip)]
     problem: Option<InvalidInput>,
 }
@@ -85,6 +87,7 @@ impl NewJob {
             run_at: RunAt::Now,
             all_or_nothing: false,
             on_conflict: OnConflict::Keep,
+            unique_for: None,
             problem,
         }
     }
@@ -97,6 +100,7 @@ impl NewJob {
             run_at,
             all_or_nothing: false,
             on_conflict: OnConflict::Keep,
+            unique_for: None,
             problem: None,
         }
     }
@@ -203,10 +207,36 @@ impl NewJob {
     }
 
     /// Sets a key that at most one job may ever have. Every later enqueue with the key returns the
-    /// id of the first job, even after the first job was purged.
+    /// id of the first job, even after the first job was purged. [`unique_for`](Self::unique_for)
+    /// limits this to a time.
     #[must_use]
     pub fn idempotency_key(mut self, key: &str) -> Self {
         self.spec.idempotency_key = keep(&mut self.problem, Name::new("idempotency_key", key));
+        self
+    }
+
+    /// Limits how long the [idempotency key](Self::idempotency_key) of this job stays used: until
+    /// this duration has passed since the enqueue, whether or not the job has ended by then. After
+    /// that, another job can have the key, and maintenance deletes the key. Without a limit, the
+    /// key stays used for ever.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ratchet::NewJob;
+    ///
+    /// // At most one reminder in each 24 hours.
+    /// let day = Duration::from_secs(24 * 60 * 60);
+    /// let job = NewJob::new("remind", &7).idempotency_key("remind:7").unique_for(day);
+    /// assert!(job.validate().is_ok());
+    /// ```
+    #[must_use]
+    pub fn unique_for(mut self, duration: Duration) -> Self {
+        keep(&mut self.problem, positive("unique_for", duration));
+        if duration > MAX_DELAY {
+            let problem = InvalidInput::new("unique_for", "is longer than 1,000 years");
+            self.problem.get_or_insert(problem);
+        }
+        self.unique_for = Some(time::whole_millis(duration));
         self
     }
 
@@ -247,7 +277,7 @@ impl NewJob {
     /// have this mark have this effect. Mark all jobs if any duplicate shall prevent the enqueue.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> ratchet::Result<()> {
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use ratchet::{Enqueued, NewJob, Ratchet};
     ///
     /// let client = Ratchet::client(ratchet::connect("memory:").await?);
@@ -424,6 +454,20 @@ impl NewJob {
         self.run_at
     }
 
+    /// Returns how long the idempotency key of this job stays used; `None` for ever.
+    #[must_use]
+    pub const fn key_lifetime(&self) -> Option<Duration> {
+        self.unique_for
+    }
+
+    /// Returns until when the idempotency key of this job stays used if the job is enqueued at
+    /// `now`; `None` for ever. Both times are in milliseconds since 1970. `[keys.expire]`
+    #[must_use]
+    pub fn key_expiry(&self, now: i64) -> Option<i64> {
+        let lifetime = self.unique_for.map(time::duration_millis);
+        lifetime.map(|lifetime| now.saturating_add(lifetime))
+    }
+
     /// Returns what the enqueue does if an unfinished job has the unique key of this job.
     #[must_use]
     pub const fn conflict(&self) -> OnConflict {
@@ -471,6 +515,9 @@ impl NewJob {
                 let tags = self.spec.tags.len();
                 let problem = format!("count is {tags}; at most {MAX_TAGS} are allowed");
                 Err(InvalidInput::new("tag", problem))
+            }
+            None if self.unique_for.is_some() && self.spec.idempotency_key.is_none() => {
+                Err(InvalidInput::new("unique_for", "needs an idempotency key"))
             }
             None => (self.check_waits())
                 .and_then(|()| self.run_at.validate())
@@ -754,6 +801,19 @@ mod tests {
                 .validate()
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn only_an_idempotency_key_has_a_lifetime() {
+        let job = || NewJob::new("kind", &1).idempotency_key("k");
+        let second = Duration::from_secs(1);
+        assert!(job().unique_for(MAX_DELAY).validate().is_ok());
+        assert_eq!(job().unique_for(second).key_expiry(7), Some(1_007));
+        assert_eq!(job().key_expiry(7), None);
+        assert_eq!(field(&job().unique_for(Duration::ZERO)), "unique_for");
+        assert_eq!(field(&job().unique_for(Duration::MAX)), "unique_for");
+        let unique = NewJob::new("kind", &1).unique_key("k");
+        assert_eq!(field(&unique.unique_for(second)), "unique_for");
     }
 
     #[test]

@@ -40,9 +40,9 @@ COMMIT
 SET @now = {now}, @given = $1, @tagged = $2, @proven = FALSE;
 BEGIN;
 SELECT TRUE INTO @proven FROM {schema}.routes WHERE id = $3 AND stamp = $4 LOCK IN SHARE MODE;
-INSERT INTO {schema}.idempotency_keys (`key`, job, reserved_at)
-SELECT given.idempotency_key, UNHEX(given.id), @now
-FROM {rows @given (id id, idempotency_key name)} AS given
+INSERT INTO {schema}.idempotency_keys (`key`, job, reserved_at, expires_at)
+SELECT given.idempotency_key, UNHEX(given.id), @now, @now + given.unique_for
+FROM {rows @given (id id, idempotency_key name, unique_for bigint)} AS given
 WHERE @proven AND given.idempotency_key IS NOT NULL ORDER BY given.idempotency_key;
 INSERT INTO {schema}.unique_keys (`key`, job)
 SELECT given.unique_key, UNHEX(given.id)
@@ -75,10 +75,10 @@ SELECT @stored, @proven
 
 -- name: find_keys
 -- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
--- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys. In a transaction
--- of the application that keeps its snapshot, a job may have ended since then. So reads the unique
--- keys that it finds again, with locks. A lock on a missing key would keep other transactions from
--- taking it.
+-- unique keys (2). The idempotency keys that are free again have 3. [enqueue.repeat]
+-- [keys.idempotency] [keys.expire] [keys.unique] Primary keys. In a transaction of the application
+-- that keeps its snapshot, a job may have ended since then. So reads the unique keys that it finds
+-- again, with locks. A lock on a missing key would keep other transactions from taking it.
 SET @snapshot = {within} AND /*M!100600 @@SESSION.tx_isolation */
                              /*!80000 @@SESSION.transaction_isolation */ <> 'READ-COMMITTED';
 SELECT {json JSON_QUOTE(`key`)} INTO @held
@@ -90,7 +90,8 @@ LOCK IN SHARE MODE;
 SELECT 0 AS what, NULL AS `key`, id AS job FROM {schema}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN ($1)
 UNION ALL
-SELECT 1, `key`, job FROM {schema}.idempotency_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($2)
+SELECT CASE WHEN expires_at <= {now} THEN 3 ELSE 1 END, `key`, job
+FROM {schema}.idempotency_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($2)
 UNION ALL
 SELECT 2, `key`, job FROM {schema}.unique_keys FORCE INDEX (PRIMARY)
 WHERE NOT @snapshot AND `key` IN ($3)
@@ -328,4 +329,23 @@ WHERE data.id IN ($1) AND held.job = data.id;
 UPDATE {schema}.job_data FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN ($1);
 UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET flags = flags - (flags & {unique_key})
 WHERE id IN ($1);
+COMMIT
+
+-- name: drop_keys
+-- Deletes those of these idempotency keys that are free again, so that new jobs can acquire them.
+-- [keys.expire] Primary key.
+DELETE FROM {schema}.idempotency_keys WHERE `key` IN ($1) AND expires_at <= {now}
+
+-- name: forget_keys
+-- Deletes up to $1 idempotency keys that are free again, except those that another transaction has
+-- locked. idempotency_keys_expiry, read in its order, and the primary key.
+BEGIN;
+SELECT {json JSON_QUOTE(free.`key`)} INTO @free
+FROM (SELECT `key` FROM {schema}.idempotency_keys FORCE INDEX (idempotency_keys_expiry)
+      WHERE expires_at <= {now}
+      ORDER BY expires_at, `key`
+      LIMIT $1
+      FOR UPDATE SKIP LOCKED) AS free;
+DELETE used FROM {names @free} AS free
+STRAIGHT_JOIN {schema}.idempotency_keys AS used FORCE INDEX (PRIMARY) ON used.`key` = free.name;
 COMMIT

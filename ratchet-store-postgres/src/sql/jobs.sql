@@ -46,12 +46,12 @@ FROM new
 -- name: enqueue_keyed
 -- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
 -- exist, and acquires the keys. Returns how many it stored, and true. If a concurrent call acquired
--- a key, the whole statement fails and stores nothing. If $22, the largest of the jobs' routes, is
--- missing or has another stamp than $23, stores nothing and returns 0 and false. A NULL time means
+-- a key, the whole statement fails and stores nothing. If $23, the largest of the jobs' routes, is
+-- missing or has another stamp than $24, stores nothing and returns 0 and false. A NULL time means
 -- now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
 -- [lane.head] [recurring.origin] [tag.set] [claim.version]
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now FROM {schema}.routes WHERE id = $22 AND stamp = $23
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $23 AND stamp = $24
 ),
 new AS (
     SELECT new.*, clock.now
@@ -59,14 +59,14 @@ new AS (
          unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
                 $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
                 $11::text[], $12::text[], $13::integer[], $14::text[], $15::text[],
-                $16::text[], $17::smallint[], $18::text[], $19::bigint[])
+                $16::text[], $17::smallint[], $18::text[], $19::bigint[], $20::bigint[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
             traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
-            recurring, slot)
+            recurring, slot, unique_for)
 ),
 idempotency AS (
-    INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
-    SELECT idempotency_key, id, now FROM new
+    INSERT INTO {schema}.idempotency_keys (key, job, reserved_at, expires_at)
+    SELECT idempotency_key, id, now, now + unique_for FROM new
     WHERE idempotency_key IS NOT NULL ORDER BY idempotency_key
 ),
 uniqueness AS (
@@ -93,17 +93,19 @@ stored AS (
 tagged AS (
     INSERT INTO {schema}.job_tags (job, tag)
     SELECT given.job, given.tag
-    FROM unnest($20::uuid[], $21::text[]) AS given (job, tag)
+    FROM unnest($21::uuid[], $22::text[]) AS given (job, tag)
     JOIN stored ON stored.id = given.job
 )
 SELECT (SELECT count(*) FROM stored), EXISTS (SELECT FROM clock)
 
 -- name: find_keys
 -- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
--- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+-- unique keys (2). The idempotency keys that are free again have 3. [enqueue.repeat]
+-- [keys.idempotency] [keys.expire] [keys.unique] Primary keys.
 SELECT 0 AS what, NULL AS key, id AS job FROM {schema}.jobs WHERE id = ANY($1::uuid[])
 UNION ALL
-SELECT 1, key, job FROM {schema}.idempotency_keys WHERE key = ANY($2::text[])
+SELECT CASE WHEN expires_at <= {now} THEN 3 ELSE 1 END, key, job
+FROM {schema}.idempotency_keys WHERE key = ANY($2::text[])
 UNION ALL
 SELECT 2, key, job FROM {schema}.unique_keys WHERE key = ANY($3::text[])
 
@@ -354,3 +356,21 @@ dropped AS (
     UPDATE {schema}.job_data SET unique_key = NULL WHERE id = ANY($1::uuid[])
 )
 UPDATE {schema}.jobs SET flags = flags - (flags & {unique_key}) WHERE id = ANY($1::uuid[])
+
+-- name: drop_keys
+-- Deletes those of these idempotency keys that are free again, so that new jobs can acquire them.
+-- [keys.expire] Primary key.
+DELETE FROM {schema}.idempotency_keys WHERE key = ANY($1::text[]) AND expires_at <= {now}
+
+-- name: forget_keys
+-- Deletes up to $1 idempotency keys that are free again, except those that another transaction has
+-- locked. idempotency_keys_expiry, read in its order, and the primary key.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+free AS MATERIALIZED (
+    SELECT key FROM {schema}.idempotency_keys
+    WHERE expires_at <= (SELECT now FROM clock)
+    ORDER BY expires_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.idempotency_keys WHERE key = ANY(ARRAY(SELECT key FROM free))

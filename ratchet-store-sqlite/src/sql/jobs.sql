@@ -21,8 +21,10 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 SELECT coalesce(max(id), 0) FROM ratchet_job_data
 
 -- name: find_idempotency_key
--- Returns the first job with an idempotency key. [keys.idempotency] Uses the primary key.
-SELECT job FROM ratchet_idempotency_keys WHERE key = ?1
+-- Returns the first job with an idempotency key, unless the key is free again at ?2.
+-- [keys.idempotency] [keys.expire] Uses the primary key.
+SELECT job FROM ratchet_idempotency_keys
+WHERE key = ?1 AND (expires_at IS NULL OR expires_at > ?2)
 
 -- name: find_unique_key
 -- Returns the unfinished job that has a unique key. [keys.unique] [requeue.key] Uses the primary
@@ -30,8 +32,22 @@ SELECT job FROM ratchet_idempotency_keys WHERE key = ?1
 SELECT job FROM ratchet_unique_keys WHERE key = ?1
 
 -- name: keep_idempotency_key
--- Stores an idempotency key with its first job. [keys.idempotency] [keys.race]
-INSERT INTO ratchet_idempotency_keys (key, job, reserved_at) VALUES (?1, ?2, ?3)
+-- Stores an idempotency key with its first job, until ?4 (NULL: for ever). Replaces a key that is
+-- free again. [keys.idempotency] [keys.expire] [keys.race]
+INSERT INTO ratchet_idempotency_keys (key, job, reserved_at, expires_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (key) DO UPDATE
+SET job = excluded.job, reserved_at = excluded.reserved_at, expires_at = excluded.expires_at
+
+-- name: has_free_keys
+-- Returns whether idempotency keys are free again at ?1. Uses ratchet_idempotency_keys_expiry.
+SELECT EXISTS (SELECT 1 FROM ratchet_idempotency_keys WHERE expires_at <= ?1)
+
+-- name: forget_keys
+-- Deletes up to ?2 idempotency keys that are free again at ?1. Uses
+-- ratchet_idempotency_keys_expiry, read in its order.
+DELETE FROM ratchet_idempotency_keys
+WHERE key IN (SELECT key FROM ratchet_idempotency_keys WHERE expires_at <= ?1
+              ORDER BY expires_at LIMIT ?2)
 
 -- name: take_unique_key
 -- Stores a free unique key with the job that gets it. [keys.unique] [keys.race] [requeue.key]

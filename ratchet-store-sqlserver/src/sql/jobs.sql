@@ -48,31 +48,32 @@ DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallin
                     unique_key nvarchar(128) COLLATE Latin1_General_BIN2 NULL,
                     idempotency_key nvarchar(128) COLLATE Latin1_General_BIN2 NULL,
                     lane nvarchar(128) COLLATE Latin1_General_BIN2 NULL, state smallint NOT NULL,
-                    recurring nvarchar(128) COLLATE Latin1_General_BIN2 NULL, slot bigint NULL);
+                    recurring nvarchar(128) COLLATE Latin1_General_BIN2 NULL, slot bigint NULL,
+                    unique_for bigint NULL);
 DECLARE @tagged TABLE (job binary(16) NOT NULL,
                        tag nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @stored TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
                   traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
-                  recurring, slot)
+                  recurring, slot, unique_for)
 SELECT CONVERT(binary(16), given.id, 2), given.route, given.priority, given.flags, given.run_at,
        given.delay, {text given.payload}, {text given.retry}, given.timeout, given.stall_timeout,
        {text given.traceparent}, {text given.tracestate}, given.payload_version,
        {name given.unique_key}, {name given.idempotency_key}, {name given.lane}, given.state,
-       {name given.recurring}, given.slot
+       {name given.recurring}, given.slot, given.unique_for
 FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smallint, run_at bigint,
                          delay bigint, payload {long}, retry {long}, timeout bigint,
                          stall_timeout bigint, traceparent {long}, tracestate {long},
                          payload_version int, unique_key nvarchar(256),
                          idempotency_key nvarchar(256), lane nvarchar(256), state smallint,
-                         recurring nvarchar(256), slot bigint) AS given
+                         recurring nvarchar(256), slot bigint, unique_for bigint) AS given
 WHERE EXISTS (SELECT 1 FROM {schema}.routes WHERE id = @P3 AND stamp = @P4);
 INSERT INTO @tagged (job, tag)
 SELECT CONVERT(binary(16), given.job, 2), {name given.tag}
 FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(256)) AS given;
 BEGIN TRANSACTION;
-INSERT INTO {schema}.idempotency_keys ([key], job, reserved_at)
-SELECT idempotency_key, id, @now FROM @new WHERE idempotency_key IS NOT NULL
+INSERT INTO {schema}.idempotency_keys ([key], job, reserved_at, expires_at)
+SELECT idempotency_key, id, @now, @now + unique_for FROM @new WHERE idempotency_key IS NOT NULL
 ORDER BY idempotency_key;
 INSERT INTO {schema}.unique_keys ([key], job)
 SELECT unique_key, id FROM @new WHERE unique_key IS NOT NULL ORDER BY unique_key;
@@ -96,7 +97,9 @@ SELECT (SELECT COUNT_BIG(*) FROM @stored), (SELECT COUNT_BIG(*) FROM @new)
 
 -- name: find_keys
 -- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
--- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+-- unique keys (2). The idempotency keys that are free again have 3. [enqueue.repeat]
+-- [keys.idempotency] [keys.expire] [keys.unique] Primary keys.
+DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 DECLARE @idempotency TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -107,7 +110,7 @@ SELECT 0 AS what, CAST(NULL AS nvarchar(128)) COLLATE Latin1_General_BIN2 AS [ke
 FROM {schema}.jobs
 WHERE id IN (SELECT id FROM @wanted)
 UNION ALL
-SELECT 1, [key], job FROM {schema}.idempotency_keys
+SELECT CASE WHEN expires_at <= @now THEN 3 ELSE 1 END, [key], job FROM {schema}.idempotency_keys
 WHERE [key] IN (SELECT name FROM @idempotency)
 UNION ALL
 SELECT 2, [key], job FROM {schema}.unique_keys
@@ -444,3 +447,30 @@ INNER LOOP JOIN {schema}.job_data AS data WITH (FORCESEEK, ROWLOCK) ON data.id =
 UPDATE job SET flags = job.flags - (job.flags & {unique_key})
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id
+
+-- name: drop_keys
+-- Deletes those of these idempotency keys that are free again, so that new jobs can acquire them.
+-- [keys.expire] Primary key.
+DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
+DELETE used
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.idempotency_keys AS used WITH (FORCESEEK, ROWLOCK)
+    ON used.[key] = wanted.name
+WHERE used.expires_at <= @now
+
+-- name: forget_keys
+-- Deletes up to @P1 idempotency keys that are free again, except those that another transaction has
+-- locked. idempotency_keys_expiry, read in its order, and the primary key.
+DECLARE @now bigint = {now};
+DECLARE @free TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
+INSERT INTO @free (name)
+SELECT TOP (@P1) [key] FROM {schema}.idempotency_keys WITH (ROWLOCK{passing})
+WHERE expires_at <= @now
+ORDER BY expires_at, [key];
+DELETE used
+FROM @free AS free
+INNER LOOP JOIN {schema}.idempotency_keys AS used WITH (FORCESEEK, ROWLOCK)
+    ON used.[key] = free.name
+WHERE used.expires_at <= @now

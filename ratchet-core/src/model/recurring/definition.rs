@@ -171,6 +171,7 @@ fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
         ("run_at", job.due() != RunAt::Now),
         ("on_conflict", job.changes_holder()),
         ("all_or_nothing", job.is_all_or_nothing()),
+        ("unique_for", job.key_lifetime().is_some()),
     ] {
         if set {
             return Err(refused(field));
@@ -426,6 +427,12 @@ mod tests {
         for (job, refused) in [
             (keyed().on_conflict(OnConflict::Replace), "on_conflict"),
             (keyed().all_or_nothing(), "all_or_nothing"),
+            (
+                keyed()
+                    .idempotency_key("i")
+                    .unique_for(Duration::from_secs(1)),
+                "unique_for",
+            ),
         ] {
             let skipping = whole_one().overlap(Overlap::Skip).job(job);
             assert_eq!(field(skipping), refused);

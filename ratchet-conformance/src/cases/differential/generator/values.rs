@@ -169,6 +169,9 @@ impl Generator {
         if number % 6 == 1 {
             job = job.all_or_nothing();
         }
+        if number % 2 == 0 && job.spec().idempotency_key.is_some() {
+            job = job.unique_for(Duration::from_secs(3));
+        }
         job = self.entangle(job);
         if number % 3 == 2 && self.workflows {
             job = conflicting(job, number);
