@@ -93,7 +93,8 @@ async fn main() -> anyhow::Result<()> {
     for (number, enqueued) in (1..).zip(client.enqueue_all(&jobs).await?) {
         match enqueued {
             Enqueued::Created(id) => println!("  {number}. created {id}"),
-            Enqueued::Duplicate(id) => {
+            other => {
+                let id = other.id();
                 println!("  {number}. not stored, because {id} has the same unique key");
             }
         }

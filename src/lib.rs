@@ -156,7 +156,7 @@ pub use ratchet_macros::job;
 #[doc(inline)]
 pub use ratchet_core::{
     Backoff, BatchCondition, BatchId, Comparison, Condition, Enqueued, JobId, Name, NewJob,
-    Priority, RetryPolicy, Step, TraceContext, Workflow,
+    OnConflict, Priority, RetryPolicy, Step, TraceContext, Workflow,
     model::{After, BatchClosed, BatchRecord, Delivered, Link, LinkState, Parent, RunAt},
     time::Timestamp,
 };

@@ -70,8 +70,8 @@ pub use json::Json;
 pub use limiter::RateLimit;
 pub use memory::MemoryStore;
 pub use model::{
-    BatchCondition, Comparison, Condition, DueRoute, Enqueued, JobRecord, NewJob, PutOutcome,
-    Recurring, RecurringRecord,
+    BatchCondition, Comparison, Condition, DueRoute, Enqueued, JobRecord, NewJob, OnConflict,
+    PutOutcome, Recurring, RecurringRecord,
 };
 pub use name::Name;
 pub use priority::{Aging, Priority};

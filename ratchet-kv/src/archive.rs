@@ -29,6 +29,7 @@ impl<E: Engine> ArchiveStore for KvStore<E> {
         if !call.allows(request.guard.as_ref()).await? {
             return Ok(Guarded::Stale);
         }
+        call.forget_keys(request.limit).await?;
         let old = call.old(request, false).await?;
         for found in &old {
             call.put_away(found).await?;

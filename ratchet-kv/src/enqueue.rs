@@ -1,11 +1,11 @@
 //! Stores new jobs.
 
 use ratchet_core::links::{self, NewLinks};
-use ratchet_core::model::{After, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
-use ratchet_core::{JobId, Result};
+use ratchet_core::model::{After, EnqueuePlan, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
+use ratchet_core::{JobId, Name, Result};
 
 use crate::call::Call;
-use crate::engine::Transaction;
+use crate::engine::{Order, Transaction};
 use crate::keys::{Key, Table};
 
 impl<T: Transaction> Call<T> {
@@ -14,22 +14,26 @@ impl<T: Transaction> Call<T> {
         for job in jobs {
             self.require_permit(&job.spec().route).await?;
         }
-        let (answers, new) = self.resolve_keys(jobs).await?;
-        let links = NewLinks::of(jobs, &answers, &new);
+        let plan = self.plan_enqueue(jobs).await?;
+        let links = NewLinks::of(&plan.jobs, &plan.answers, &plan.new);
         let links = links.map_err(|problem| self.refused(problem))?;
-        self.check_parents(&links, &answers).await?;
-        for place in new {
-            self.store(&jobs[place]).await?;
+        self.check_parents(&links, &plan.answers).await?;
+        for change in &plan.holders {
+            self.change(change.job(), |job| job.change_as_holder(change))
+                .await?;
+        }
+        for place in &plan.new {
+            self.store(&plan.jobs[*place]).await?;
         }
         for (child, after) in links.after {
             self.link(child, after).await?;
         }
-        Ok(answers)
+        Ok(plan.answers)
     }
 
-    /// Looks up which ids and keys of the jobs are already in use. Returns the result for each
-    /// job, and the positions in `jobs` of the jobs that must be stored.
-    async fn resolve_keys(&mut self, jobs: &[NewJob]) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+    /// Looks up which ids and keys of the jobs are already in use, and decides what becomes of the
+    /// jobs.
+    async fn plan_enqueue<'j>(&mut self, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
         let mut taken = TakenKeys::default();
         for job in jobs {
             if self.is_stored(job.id()).await? {
@@ -39,8 +43,10 @@ impl<T: Transaction> Call<T> {
                 let first = self
                     .get(Key::new(Table::Idempotency).name(key.as_str()))
                     .await?;
-                if let Some(first) = first.and_then(|id| id.try_into().ok()) {
-                    taken.idempotency_key(key.as_str(), JobId::from_bytes(first));
+                if let Some((first, expiry)) = first.as_deref().and_then(used_key)
+                    && expiry.is_none_or(|until| until > self.now)
+                {
+                    taken.idempotency_key(key.as_str(), first);
                 }
             }
             if let Some(key) = &job.spec().unique_key
@@ -49,7 +55,14 @@ impl<T: Transaction> Call<T> {
                 taken.unique_key(key.as_str(), holder);
             }
         }
-        Ok(taken.resolve(jobs))
+        for holder in taken.contested(jobs) {
+            let found = self.find(holder).await?;
+            let whole = found.filter(|found| found.problem.is_none());
+            if let Some(holder) = whole.and_then(|found| found.job.key_holder()) {
+                taken.holder(holder);
+            }
+        }
+        Ok(taken.resolve(jobs, self.now))
     }
 
     async fn is_stored(&mut self, job: JobId) -> Result<bool> {
@@ -74,9 +87,8 @@ impl<T: Transaction> Call<T> {
     }
 
     async fn store(&mut self, new: &NewJob) -> Result<()> {
-        if let Some(key) = &new.spec().idempotency_key {
-            let key = Key::new(Table::Idempotency).name(key.as_str());
-            self.put(key, *new.id().as_bytes()).await?;
+        if let Some(name) = &new.spec().idempotency_key {
+            self.use_key(name, new).await?;
         }
         let mut job = StoredJob::enqueued(new, self.now);
         if let Some(place) = self.lane_place(&job).await? {
@@ -89,6 +101,39 @@ impl<T: Transaction> Call<T> {
             self.put_batch(&batch).await?;
         }
         self.insert(&job).await
+    }
+
+    /// Stores the idempotency key of a new job. If another job has used the key, the key is free.
+    async fn use_key(&mut self, name: &Name, new: &NewJob) -> Result<()> {
+        let key = || Key::new(Table::Idempotency).name(name.as_str());
+        let by_expiry = |until| Key::new(Table::KeyExpiry).number(until).name(name.as_str());
+        let earlier = self.get(key()).await?;
+        if let Some((_, Some(until))) = earlier.as_deref().and_then(used_key) {
+            self.remove(by_expiry(until).bytes()).await?;
+        }
+        let mut value = new.id().as_bytes().to_vec();
+        if let Some(until) = new.key_expiry(self.now) {
+            value.extend(until.to_be_bytes());
+            self.put(by_expiry(until), Vec::<u8>::new()).await?;
+        }
+        self.put(key(), value).await
+    }
+
+    /// Deletes up to `limit` idempotency keys that are free again.
+    pub(crate) async fn forget_keys(&mut self, limit: usize) -> Result<()> {
+        let begin = Key::new(Table::KeyExpiry).bytes();
+        let end = Key::new(Table::KeyExpiry).number(self.now.saturating_add(1));
+        let free = self.range(begin.clone()..end.bytes(), Order::Ascending, limit);
+        for (by_expiry, _) in free.await? {
+            // After the table and the time comes the name, as in the other key.
+            if let Some(name) = by_expiry.get(begin.len() + size_of::<i64>()..) {
+                let mut key = Key::new(Table::Idempotency).bytes();
+                key.extend(name);
+                self.remove(key).await?;
+            }
+            self.remove(by_expiry).await?;
+        }
+        Ok(())
     }
 
     /// Links the new job `child` to its parents, so that it waits for them. If a parent has already
@@ -105,5 +150,16 @@ impl<T: Transaction> Call<T> {
         }
         self.change(child, |job| job.link(after)).await?;
         Ok(())
+    }
+}
+
+/// Reads the row of an idempotency key: the first job that used the key, and when the key is free
+/// again.
+fn used_key(row: &[u8]) -> Option<(JobId, Option<i64>)> {
+    let (job, expiry) = row.split_at_checked(16)?;
+    let job = JobId::from_bytes(job.try_into().ok()?);
+    match expiry {
+        [] => Some((job, None)),
+        expiry => Some((job, Some(i64::from_be_bytes(expiry.try_into().ok()?)))),
     }
 }

@@ -142,6 +142,7 @@ impl<E: Engine> JobStore for KvStore<E> {
         if !call.allows(request.guard.as_ref()).await? {
             return Ok(Guarded::Stale);
         }
+        call.forget_keys(request.limit).await?;
         let old = call.old(request, true).await?;
         for job in &old {
             call.delete(job).await?;

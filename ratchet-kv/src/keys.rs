@@ -20,7 +20,8 @@ pub(crate) enum Table {
     Job = 0,
     /// Job, number of the claim → `Attempt`.
     History = 1,
-    /// Idempotency key → the first job that used it.
+    /// Idempotency key → the first job that used it and, if the key has a lifetime, the time at
+    /// which the key is free again.
     Idempotency = 2,
     /// Queue → an empty value: the queue is paused.
     Paused = 3,
@@ -68,6 +69,8 @@ pub(crate) enum Table {
     Tag = 41,
     /// Queue, state, job: every job, under its queue and its state.
     State = 42,
+    /// Time, name: the idempotency keys with a lifetime, by the time at which they are free again.
+    KeyExpiry = 43,
 }
 
 /// A key, or the beginning of one.

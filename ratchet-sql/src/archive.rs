@@ -81,6 +81,7 @@ impl<D: Dialect> SqlStore<D> {
     /// Moves old finished jobs into the archive, and returns the number of moved jobs. Locks each
     /// job first. Skips jobs that cannot be read. Must run in a transaction.
     async fn archive_inside(&self, lease: &mut D::Lease, request: &PurgeRequest) -> Inner<u64> {
+        self.forget_keys(lease, request.limit).await?;
         let (mut old, mut done) = (OldJobs::new(request), 0);
         while done < request.limit && !old.is_over() {
             let jobs = self.lock_old(lease, &mut old, request.limit - done).await?;

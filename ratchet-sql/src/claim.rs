@@ -240,8 +240,9 @@ impl<D: Dialect> SqlStore<D> {
             .bind(look.request.payloads)
             .bind(chosen.last.stamp);
         let with_turns = self.sql().own.turns().is_some();
+        let fair: Vec<i32> = chosen.fair();
         if with_turns {
-            claim = claim.bind(&chosen.fair).bind(look.wakes);
+            claim = claim.bind(&fair).bind(look.wakes);
         }
         let rows = lease.rows(claim).await?;
         let mut round = Round {
@@ -259,8 +260,7 @@ impl<D: Dialect> SqlStore<D> {
             round.candidates = row::count(row.try_get::<i64>(1)?, "candidates")?;
             round.now = row.try_get(2)?;
             if with_turns && row.try_get(21)? {
-                let fair = ids.iter().filter(|id| chosen.fair.contains(id));
-                round.asleep = fair.copied().collect();
+                round.asleep.clone_from(&fair);
             }
             let Some(id) = row.try_get::<Option<Uuid>>(3)? else {
                 break;

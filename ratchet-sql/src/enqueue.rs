@@ -69,7 +69,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Stores the jobs of one call that are not stored yet. Must run in a transaction if any of the
-    /// jobs has a lane, links, a batch or a signal.
+    /// jobs has a lane, links, a batch or a signal, or may change the holder of its unique key.
     ///
     /// Must also run in a transaction with [`Turns::Given`].
     ///
@@ -90,14 +90,24 @@ impl<D: Dialect> SqlStore<D> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
         let found = on.rows(self.find_keys(jobs)).await?;
         let mut taken = TakenKeys::default();
+        let mut free = Vec::new();
         for row in &found {
-            note_taken(&mut taken, row)?;
+            note_taken(&mut taken, &mut free, row)?;
         }
-        let (answers, new) = taken.resolve(jobs);
-        let linked = self.lock_parents(on, jobs, &answers, &new).await?;
+        if !free.is_empty() {
+            // If this call fails later, the keys are as free without their rows.
+            on.execute(self.sql().drop_keys.query().bind(&free)).await?;
+        }
+        let now = self
+            .lock_holders(on, &taken.contested(jobs), &mut taken)
+            .await?;
+        let plan = taken.resolve(jobs, now);
+        let (jobs, new) = (&*plan.jobs, &plan.new);
+        let linked = self.lock_parents(on, jobs, &plan.answers, new).await?;
+        self.change_holders(on, &plan.holders).await?;
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
-            for (state, place) in insert.states.iter_mut().zip(&new) {
+            for (state, place) in insert.states.iter_mut().zip(new) {
                 if let Some(lane) = lane(&jobs[*place]) {
                     *state = places.take(jobs[*place].id(), lane).code().into();
                 }
@@ -123,7 +133,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         self.leave_lanes(on, places, &[]).await?;
         self.link(on, linked).await?;
-        Ok(answers)
+        Ok(plan.answers)
     }
 
     /// Stores jobs that have no keys, lanes, links, batches and signals. Runs one statement, which
@@ -251,7 +261,7 @@ fn has_tags(job: &NewJob) -> bool {
 }
 
 fn needs_transaction(job: &NewJob) -> bool {
-    job.spec().needs_transaction()
+    job.needs_transaction()
 }
 
 fn lane(job: &NewJob) -> Option<Lane> {
@@ -264,13 +274,19 @@ fn created(jobs: &[NewJob]) -> Vec<Enqueued> {
 }
 
 /// Adds a row of the statement `find_keys` to `taken`. The row contains a job that is already
-/// stored, or a key that another job has.
-fn note_taken<'r>(taken: &mut TakenKeys<'r>, row: &'r impl Row) -> Result<()> {
+/// stored, or a key that another job has. Adds the key to `free` instead if it is an idempotency
+/// key that is free again.
+fn note_taken<'r>(
+    taken: &mut TakenKeys<'r>,
+    free: &mut Vec<&'r str>,
+    row: &'r impl Row,
+) -> Result<()> {
     let job = row::job_id(row, 2)?;
     match row.try_get(0)? {
         0_i32 => taken.stored(job),
         1 => taken.idempotency_key(row.try_get(1)?, job),
-        _ => taken.unique_key(row.try_get(1)?, job),
+        2 => taken.unique_key(row.try_get(1)?, job),
+        _ => free.push(row.try_get(1)?),
     }
     Ok(())
 }
@@ -300,6 +316,7 @@ struct Insert<'a> {
     states: Vec<i16>,
     definitions: Vec<Option<&'a str>>,
     slots: Vec<Option<i64>>,
+    unique_for: Vec<Option<i64>>,
     fair_keys: Vec<Option<&'a str>>,
     fair_costs: Vec<Option<i32>>,
     turns: Vec<Option<i64>>,
@@ -357,6 +374,9 @@ impl<'a> Insert<'a> {
             insert
                 .slots
                 .push(origin.and_then(|origin| origin.slot).map(to_millis));
+            insert
+                .unique_for
+                .push(job.key_lifetime().map(duration_millis));
             let fair = spec.fair_key.as_ref();
             insert.fair_keys.push(fair.map(|key| key.name().as_str()));
             let cost = fair.map(|key| i32::try_from(key.cost()).unwrap_or(i32::MAX));
@@ -409,6 +429,7 @@ impl<'a> Insert<'a> {
             ("state", &self.states),
             ("recurring", &self.definitions),
             ("slot", &self.slots),
+            ("unique_for", &self.unique_for),
         ]);
         if with_turns {
             columns.extend([

@@ -21,6 +21,7 @@ mod fair;
 mod files;
 mod generation;
 mod held;
+mod holders;
 mod jobs;
 mod lanes;
 mod leased;

@@ -72,6 +72,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     async fn purge_inside(&self, lease: &mut D::Lease, request: &PurgeRequest) -> Result<u64> {
+        self.forget_keys(lease, request.limit).await?;
         let (mut old, mut done) = (OldJobs::new(request), 0);
         while done < request.limit && !old.is_over() {
             let jobs = self.lock_old(lease, &mut old, request.limit - done).await?;
@@ -82,6 +83,14 @@ impl<D: Dialect> SqlStore<D> {
             }
         }
         Ok(done as u64)
+    }
+
+    /// Deletes up to `limit` idempotency keys that are free again, except those that another
+    /// transaction has locked.
+    pub(crate) async fn forget_keys(&self, lease: &mut D::Lease, limit: usize) -> Result<()> {
+        let limit = i64::try_from(limit.min(D::DELETES_AT_ONCE)).unwrap_or(i64::MAX);
+        let forget = self.sql().forget_keys.query().bind(limit);
+        lease.execute(forget).await.map(drop)
     }
 
     /// Locks up to `limit` more old jobs until the transaction ends. Returns the jobs with their

@@ -54,8 +54,8 @@ struct Known {
 pub(crate) struct Chosen {
     /// Id of each selected route, and the route, in order of id.
     pub(crate) routes: Vec<(i32, Route)>,
-    /// Ids of the selected routes for jobs with a fair key, and of routes that were removed since.
-    pub(crate) fair: Vec<i32>,
+    /// Ids of the routes for jobs with a fair key.
+    fair: BTreeSet<i32>,
     /// Mark of the last route that the cache has read from the database.
     pub(crate) last: Mark,
 }
@@ -63,6 +63,12 @@ pub(crate) struct Chosen {
 impl Chosen {
     pub(crate) fn ids(&self) -> Vec<i32> {
         self.routes.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the ids of the selected routes for jobs with a fair key.
+    pub(crate) fn fair(&self) -> Vec<i32> {
+        let ids = self.routes.iter().map(|(id, _)| *id);
+        ids.filter(|id| self.fair.contains(id)).collect()
     }
 
     /// Returns whether jobs of any selected route need a permit.
@@ -222,13 +228,9 @@ impl Routes {
     pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
         self.read(|known| {
             let chosen = known.routes.iter().filter(|(_, route)| matches(route));
-            let fair = known.fair.iter();
             Chosen {
                 routes: chosen.map(|(id, route)| (*id, route.clone())).collect(),
-                fair: fair
-                    .filter(|id| matches(&known.routes[id]))
-                    .copied()
-                    .collect(),
+                fair: known.fair.clone(),
                 last: known.last,
             }
         })

@@ -48,27 +48,30 @@ impl<D: Dialect> SqlStore<D> {
     ///
     /// # Errors
     /// Fails if the routes cannot be read.
-    pub async fn open(
+    pub fn open(
         connections: Connections<D::Connector>,
         sql: Statements<D>,
         schema: String,
         version: String,
         deadline: Duration,
-    ) -> Inner<Self> {
-        let routes = Routes::default();
-        routes
-            .refresh(&mut connections.liveness.lease().await?, &sql)
-            .await?;
-        Ok(Self(Arc::new(Inside {
-            connections,
-            sql,
-            routes,
-            lookahead: Lookahead::default(),
-            lobby: Semaphore::new(1),
-            schema,
-            version,
-            deadline,
-        })))
+    ) -> impl Future<Output = Inner<Self>> + Send {
+        // Boxed, to keep the callers' futures small.
+        Box::pin(async move {
+            let routes = Routes::default();
+            routes
+                .refresh(&mut connections.liveness.lease().await?, &sql)
+                .await?;
+            Ok(Self(Arc::new(Inside {
+                connections,
+                sql,
+                routes,
+                lookahead: Lookahead::default(),
+                lobby: Semaphore::new(1),
+                schema,
+                version,
+                deadline,
+            })))
+        })
     }
 
     /// Returns the SQL statements of this store.

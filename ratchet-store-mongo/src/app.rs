@@ -8,7 +8,7 @@ use mongodb::error::ErrorKind;
 use ratchet_core::cluster::JobWakeups;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{AppConnection, AppTransaction, Store, TransactionStore};
-use ratchet_core::{Result, StoreErrorKind};
+use ratchet_core::{InvalidInput, Result, StoreErrorKind};
 
 use crate::error::{Failure, Result as Inner};
 use crate::store::{MongoStore, too_late};
@@ -60,7 +60,8 @@ impl TransactionStore for MongoStore {
     /// ```
     ///
     /// # Errors
-    /// - `Invalid` for bad input.
+    /// - `Invalid` for bad input, and for jobs with another
+    ///   [`OnConflict`](ratchet_core::OnConflict) than `Keep`.
     /// - `Misconfigured` on a server without transactions. Also if the session belongs to another
     ///   client, has no transaction, or cannot begin one.
     /// - `Contention`, or a failure of the database. The store then aborts the transaction. If the
@@ -96,6 +97,7 @@ impl MongoStore {
             if jobs.is_empty() {
                 return Ok(Vec::new());
             }
+            refuse_conflicts(jobs)?;
             self.enqueue_within(session, jobs, &writes).await
         };
         // Boxed, to keep the callers' futures small.
@@ -117,6 +119,16 @@ impl MongoStore {
         }
         enqueued
     }
+}
+
+/// Refuses jobs that may change the holder of their unique keys. A claim would wait for this
+/// transaction as soon as it finds such a holder, and so would all other jobs of its queue.
+fn refuse_conflicts(jobs: &[NewJob]) -> Inner<()> {
+    if jobs.iter().any(NewJob::changes_holder) {
+        let problem = "is not supported in a transaction of the application on MongoDB";
+        return Err(Failure::refused(InvalidInput::new("on_conflict", problem)));
+    }
+    Ok(())
 }
 
 /// Fails if the session has no transaction. Without a transaction, each write would take effect

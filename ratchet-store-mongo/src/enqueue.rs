@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mongodb::ClientSession;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{RawArrayBuf, RawDocumentBuf, cstr, doc};
+use mongodb::bson::{Bson, DateTime, RawArrayBuf, RawDocumentBuf, cstr, doc};
 use ratchet_core::links::waiting_state;
-use ratchet_core::model::{Enqueued, NewJob, TakenKeys, payload_version_to_stored};
+use ratchet_core::model::{EnqueuePlan, Enqueued, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, Route};
 
@@ -27,7 +27,7 @@ impl MongoStore {
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
-            && !job.spec().needs_transaction()
+            && !job.needs_transaction()
         {
             return Ok(vec![self.enqueue_one(job).await?]);
         }
@@ -52,9 +52,12 @@ impl MongoStore {
         let routes = self.route_ids(jobs).await?;
         let now = self.millis(self.main()).await?;
         let mut tx = self.main().within(session);
-        let ready = self.check_jobs(&mut tx, jobs).await?;
+        let plan = self.resolve(&mut tx, jobs, now).await?;
+        let linked = self.check_links(&mut tx, &plan).await?;
         writes.store(true, Ordering::Relaxed);
-        self.write_jobs(&mut tx, jobs, ready, &routes, now).await
+        self.write_jobs(&mut tx, &plan, linked, &routes, now)
+            .await?;
+        Ok(plan.answers)
     }
 
     async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
@@ -68,10 +71,10 @@ impl MongoStore {
             Err(failure) => return Err(failure),
         }
         let jobs = std::slice::from_ref(job);
-        match self.resolve(&mut on, jobs).await? {
-            (answers, new) if new.is_empty() => {
-                self.keep(&mut on, &[answers[0].id()]).await?;
-                Ok(answers[0])
+        match self.resolve(&mut on, jobs, now).await? {
+            plan if plan.new.is_empty() => {
+                self.keep(&mut on, &[plan.answers[0].id()]).await?;
+                Ok(plan.answers[0])
             }
             // A job held the key, but has ended since the insert, or a majority does not have that
             // job yet.
@@ -91,10 +94,17 @@ impl MongoStore {
         now: i64,
     ) -> Result<Vec<Enqueued>> {
         let mut on = self.main().plain();
-        let (answers, new) = self.resolve(&mut on, jobs).await?;
+        let EnqueuePlan { answers, new, .. } = self.resolve(&mut on, jobs, now).await?;
         let stored: HashSet<JobId> = new.iter().map(|place| jobs[*place].id()).collect();
+        let withheld = |answer: &&Enqueued| matches!(answer, Enqueued::Withheld(_));
+        let withheld: HashSet<JobId> = answers
+            .iter()
+            .filter(withheld)
+            .map(|one| one.id())
+            .collect();
         let answered = answers.iter().map(|answer| answer.id());
-        let others: Vec<JobId> = answered.filter(|id| !stored.contains(id)).collect();
+        let others = answered.filter(|id| !stored.contains(id) && !withheld.contains(id));
+        let others: Vec<JobId> = others.collect();
         self.keep(&mut on, &others).await?;
         let call = ObjectId::new();
         let mut rows = Vec::with_capacity(new.len());
@@ -147,65 +157,72 @@ impl MongoStore {
         routes: &[i32],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
-        let ready = self.check_jobs(tx, jobs).await?;
-        self.write_jobs(tx, jobs, ready, routes, now).await
+        let plan = self.resolve(tx, jobs, now).await?;
+        let linked = self.check_links(tx, &plan).await?;
+        self.write_jobs(tx, &plan, linked, routes, now).await?;
+        Ok(plan.answers)
     }
 
-    /// Determines which jobs are new, and fails if a new job has an invalid link. Writes nothing.
-    async fn check_jobs<'a>(&self, tx: &mut Tx<'_>, jobs: &'a [NewJob]) -> Result<ReadyJobs<'a>> {
-        let (answers, new) = self.resolve(tx, jobs).await?;
-        let linked = self.find_parents(tx, jobs, &answers, &new).await?;
-        Ok(ReadyJobs {
-            answers,
-            new,
-            linked,
-        })
+    /// Fails if a new job has an invalid link. Writes nothing.
+    async fn check_links<'a>(
+        &self,
+        tx: &mut Tx<'_>,
+        plan: &'a EnqueuePlan<'_>,
+    ) -> Result<Linked<'a>> {
+        self.find_parents(tx, &plan.jobs, &plan.answers, &plan.new)
+            .await
     }
 
     async fn write_jobs(
         &self,
         tx: &mut Tx<'_>,
-        jobs: &[NewJob],
-        ready: ReadyJobs<'_>,
+        plan: &EnqueuePlan<'_>,
+        mut linked: Linked<'_>,
         routes: &[i32],
         now: i64,
-    ) -> Result<Vec<Enqueued>> {
-        let ReadyJobs {
-            answers,
-            new,
-            mut linked,
-        } = ready;
-        self.meet_parents(tx, &mut linked).await?;
+    ) -> Result<()> {
+        let (jobs, new) = (&*plan.jobs, &plan.new);
+        self.meet_parents(tx, &mut linked, &plan.holders).await?;
+        self.change_holders(tx, &plan.holders).await?;
         let wanted = new
             .iter()
             .filter_map(|place| lanes::of(jobs[*place].spec()));
         let mut places = self.find_places(tx, wanted.collect()).await?;
         let mut rows = Vec::with_capacity(new.len());
-        let mut keys = Vec::new();
-        for place in &new {
+        let (mut keys, mut names) = (Vec::new(), Vec::new());
+        for place in new {
             let (job, route) = (&jobs[*place], routes[*place]);
             let row = document(job, route, now, Some(&mut places), Some(&linked))?;
             rows.push(row);
             if let Some(key) = &job.spec().idempotency_key {
-                let key = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
-                keys.push(RawDocumentBuf::try_from(&key)?);
+                let mut used = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
+                if let Some(until) = job.key_expiry(now) {
+                    used.insert("until", date(until));
+                }
+                keys.push(RawDocumentBuf::try_from(&used)?);
+                names.push(Bson::from(key.as_str()));
             }
+        }
+        if !names.is_empty() {
+            // The server deletes these some time after they are free.
+            let free = doc! { "_id": { "$in": names }, "until": { "$lte": date(now) } };
+            tx.delete_many(&self.main().keys, free).await?;
         }
         tx.insert_many(&self.main().keys, &keys).await?;
         tx.insert_many(&self.main().jobs, &rows).await?;
         // This comes after the inserts, because it locks the lanes until the transaction ends.
         self.keep_places(tx, places).await?;
-        self.link(tx, linked).await?;
-        Ok(answers)
+        self.link(tx, linked).await
     }
 
-    /// Returns the answer for each job, and the positions of the jobs that must be stored. A job
-    /// counts as stored only when a majority of the members has it.
-    async fn resolve(
+    /// Looks up the ids and keys of the jobs, and decides what becomes of the jobs. A job counts as
+    /// stored only when a majority of the members has it.
+    async fn resolve<'j>(
         &self,
         on: &mut Tx<'_>,
-        jobs: &[NewJob],
-    ) -> Result<(Vec<Enqueued>, Vec<usize>)> {
+        jobs: &'j [NewJob],
+        now: i64,
+    ) -> Result<EnqueuePlan<'j>> {
         let all: Vec<JobId> = jobs.iter().map(NewJob::id).collect();
         let only = |field: &str| row::fields(doc! { field: 1 });
         let keys = |key: fn(&NewJob) -> Option<&Name>| -> Vec<&str> {
@@ -217,7 +234,10 @@ impl MongoStore {
         let (mut used, mut held) = (Vec::new(), Vec::new());
         let once = keys(|job| job.spec().idempotency_key.as_ref());
         if !once.is_empty() {
-            let these = doc! { "_id": { "$in": once } };
+            let these = doc! {
+                "_id": { "$in": once },
+                "$or": [{ "until": Bson::Null }, { "until": { "$gt": date(now) } }],
+            };
             used = on.find(&side.keys, these, only("job")).await?;
         }
         let unique = keys(|job| job.spec().unique_key.as_ref());
@@ -237,7 +257,9 @@ impl MongoStore {
             let key = row::text(row, "live_key")?.unwrap_or_default();
             taken.unique_key(key, row::job_id(row, "_id")?);
         }
-        Ok(taken.resolve(jobs))
+        let contested = taken.contested(jobs);
+        self.find_holders(on, &contested, &mut taken).await?;
+        Ok(taken.resolve(jobs, now))
     }
 
     /// Returns the number of each job's route. Stores new routes first, and these remain even if
@@ -255,12 +277,9 @@ impl MongoStore {
     }
 }
 
-/// An enqueue that has passed its checks and has not written anything yet.
-struct ReadyJobs<'a> {
-    answers: Vec<Enqueued>,
-    /// Positions of the jobs that must be stored, in the list of the call's jobs.
-    new: Vec<usize>,
-    linked: Linked<'a>,
+/// Returns the time at which an idempotency key is free, as the TTL index needs it.
+fn date(until: i64) -> DateTime {
+    DateTime::from_millis(until)
 }
 
 /// Returns the document of a new job. Omits the fields of absent values. `places` assigns the job's

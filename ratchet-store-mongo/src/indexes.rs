@@ -131,7 +131,7 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
             "attempts",
             vec![index("attempt", doc! { "job": 1, "seq": 1 }).unique()],
         ),
-        ("keys", vec![]),
+        ("keys", key_indexes()),
         ("routes", vec![index("route", route).unique()]),
         ("queues", vec![]),
         ("lanes", vec![]),
@@ -226,10 +226,16 @@ fn archive_indexes() -> Vec<Index> {
     vec![index("finished", doc! { "finished_at": 1, "_id": 1 })]
 }
 
+fn key_indexes() -> Vec<Index> {
+    // A TTL index: the server deletes idempotency keys that are free again. Keys without a lifetime
+    // have no date, so the server never deletes them.
+    vec![index("until", doc! { "until": 1 }).expires_after(0)]
+}
+
 fn rate_indexes() -> Vec<Index> {
-    // A TTL index: the server deletes keys whose state has expired. No other collection may have a
-    // TTL index: if the server deleted a lock, the fences of this lock would start again at the
-    // lowest value.
+    // A TTL index: the server deletes keys whose state has expired. Apart from idempotency keys, no
+    // other collection may have a TTL index: if the server deleted a lock, the fences of this lock
+    // would start again at the lowest value.
     vec![index("idle", doc! { "idle_at": 1 }).expires_after(0)]
 }
 

@@ -80,6 +80,7 @@ mod ends;
 mod enqueue;
 mod error;
 mod guard;
+mod holders;
 mod indexes;
 mod jobs;
 mod lanes;

@@ -14,7 +14,7 @@ use mongodb::bson::{Bson, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::links::{self, NewLinks};
 use ratchet_core::model::{
-    After, BatchRecord, Enqueued, JobRecord, Link, LinkState, NewJob, Parent,
+    After, BatchRecord, Enqueued, HolderChange, JobRecord, Link, LinkState, NewJob, Parent,
 };
 use ratchet_core::time::from_millis;
 use ratchet_core::{BatchId, InvalidInput, JobId, JobState, Json};
@@ -128,12 +128,15 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         linked: &mut Linked<'_>,
+        holders: &[HolderChange],
     ) -> Result<()> {
-        if linked.stored.is_empty() {
-            return Ok(());
-        }
         let side = self.main();
         let mut inside = std::mem::take(&mut linked.stored);
+        // This transaction writes these parents in `jobs`, with the flag `children`.
+        inside.retain(|parent, _| holders.iter().all(|change| change.job() != *parent));
+        if inside.is_empty() {
+            return Ok(());
+        }
         let mut parents: Vec<JobId> = inside.keys().copied().collect();
         parents.sort_unstable();
         let mut unfinished = doc! { "_id": { "$in": ids(&parents) } };

@@ -111,12 +111,15 @@ CREATE TABLE {schema}.unique_keys (
     PRIMARY KEY (`key`)
 ) {table};
 
--- The first job of each idempotency key. Rows outlive their jobs.
+-- The first job of each idempotency key. Rows outlive their jobs. From expires_at on, the key is
+-- free; NULL means never.
 CREATE TABLE {schema}.idempotency_keys (
     `key`       VARCHAR(128) NOT NULL,
     job         BINARY(16) NOT NULL,
     reserved_at BIGINT NOT NULL,
-    PRIMARY KEY (`key`)
+    expires_at  BIGINT,
+    PRIMARY KEY (`key`),
+    INDEX idempotency_keys_expiry (expires_at, `key`)
 ) {table};
 
 -- The tags of jobs. Jobs with tags have 64 in jobs.flags, so that others are never looked up here.

@@ -102,11 +102,13 @@ CREATE TABLE {schema}.unique_keys (
     job uuid NOT NULL
 );
 
--- The first job of each idempotency key. Rows outlive their jobs.
+-- The first job of each idempotency key. Rows outlive their jobs. From expires_at on, the key is
+-- free; NULL means never.
 CREATE TABLE {schema}.idempotency_keys (
     key         text COLLATE "C" NOT NULL,
     job         uuid NOT NULL,
-    reserved_at bigint NOT NULL
+    reserved_at bigint NOT NULL,
+    expires_at  bigint
 );
 
 -- The tags of jobs. Jobs with tags have 64 in jobs.flags, so that others are never looked up here.
@@ -453,3 +455,6 @@ CREATE INDEX batch_jobs_batch ON {schema}.batch_jobs (batch, job);
 CREATE INDEX signals_key ON {schema}.signals (key, state, job);
 -- The signals that jobs wait for, the earliest deadline first.
 CREATE INDEX signals_deadline ON {schema}.signals (deadline, job) WHERE state = 0;
+-- The idempotency keys with a lifetime, by its end: for purges.
+CREATE INDEX idempotency_keys_expiry ON {schema}.idempotency_keys (expires_at)
+WHERE expires_at IS NOT NULL;

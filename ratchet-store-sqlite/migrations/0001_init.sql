@@ -121,12 +121,17 @@ CREATE TABLE ratchet_unique_keys (
     job BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Who first had an idempotency key; rows outlive their jobs.
+-- Who first had an idempotency key; rows outlive their jobs. From expires_at on, the key is free;
+-- NULL means never.
 CREATE TABLE ratchet_idempotency_keys (
     key         TEXT NOT NULL PRIMARY KEY,
     job         BLOB NOT NULL,
-    reserved_at INTEGER NOT NULL
+    reserved_at INTEGER NOT NULL,
+    expires_at  INTEGER
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX ratchet_idempotency_keys_expiry ON ratchet_idempotency_keys (expires_at)
+WHERE expires_at IS NOT NULL;
 
 -- The tags of jobs. Jobs that have some have 64 in ratchet_jobs.flags, so that the others are never
 -- looked up here.

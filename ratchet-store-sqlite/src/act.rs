@@ -6,7 +6,7 @@ use ratchet_core::time::duration_millis;
 use ratchet_core::{JobAction, JobId, JobState};
 use rusqlite::{OptionalExtension, params};
 
-use crate::enqueue::{find_key, take_unique_key};
+use crate::enqueue::{find_unique_key, forget_keys, take_unique_key};
 use crate::error::Result;
 use crate::lanes;
 use crate::links;
@@ -109,7 +109,7 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
             .optional()?;
         // If the key cannot be read, no other job can hold it.
         if let Some(Ok(Some(key))) = key {
-            if let Some(holder) = find_key(work.conn, &SQL.find_unique_key, &key)? {
+            if let Some(holder) = find_unique_key(work.conn, &key)? {
                 return Ok(ActionOutcome::KeyTaken(holder));
             }
             take_unique_key(work.conn, id, &key)?;
@@ -136,6 +136,7 @@ pub(crate) fn purge(work: &Work<'_>, request: &PurgeRequest) -> Result<Guarded<u
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);
     }
+    forget_keys(work, request.limit)?;
     let old = old_jobs(work, request, request.limit)?;
     forget(work, &old)?;
     Ok(Guarded::Done(old.len() as u64))
@@ -162,7 +163,7 @@ pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result
 }
 
 /// Returns the answer of a purge if the purge would change nothing. Returns `None` if there are
-/// jobs to delete. The function only reads, so it needs no write lock.
+/// jobs or idempotency keys to delete. The function only reads, so it needs no write lock.
 pub(crate) fn nothing_to_purge(
     work: &Work<'_>,
     request: &PurgeRequest,
@@ -170,7 +171,11 @@ pub(crate) fn nothing_to_purge(
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Some(Guarded::Stale));
     }
-    let nothing = old_jobs(work, request, 1)?.is_empty();
+    let has_free_keys = work
+        .conn
+        .prepare_cached(&SQL.has_free_keys)?
+        .query_row([work.now], |row| row.get::<_, bool>(0))?;
+    let nothing = !has_free_keys && old_jobs(work, request, 1)?.is_empty();
     Ok(nothing.then_some(Guarded::Done(0)))
 }
 

@@ -10,6 +10,7 @@ use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{JobId, JobState, Name, Result};
 use rusqlite::{Row, params};
 
+use crate::enqueue::forget_keys;
 use crate::error::Result as Inner;
 use crate::locks::is_tenure;
 use crate::queue::Urgency;
@@ -72,6 +73,7 @@ fn archive(work: &mut Work<'_>, request: &PurgeRequest) -> Inner<Guarded<u64>> {
     if !is_tenure(work, request.guard.as_ref())? {
         return Ok(Guarded::Stale);
     }
+    forget_keys(work, request.limit)?;
     let cutoff = work.now.saturating_sub(duration_millis(request.older_than));
     let (mut done, mut behind) = (0, (i64::MIN, JobId::from_bytes([0; 16])));
     while done < request.limit {

@@ -1,7 +1,8 @@
 //! Stores new jobs.
 
 use ratchet_core::model::{
-    Enqueued, FairKey, JobFlags, JobSpec, NewJob, payload_version_to_stored,
+    EnqueuePlan, Enqueued, FairKey, HolderChange, JobFlags, KeyHolder, NewJob, TakenKeys,
+    payload_version_to_stored,
 };
 use ratchet_core::time::{duration_millis, to_millis};
 use ratchet_core::{JobId, JobState, Name, TraceContext};
@@ -13,7 +14,8 @@ use crate::lanes;
 use crate::links;
 use crate::permits;
 use crate::request::Work;
-use crate::statements::{Connection, SQL, Statement};
+use crate::row;
+use crate::statements::{Connection, SQL};
 
 /// Stores the jobs of one call inside a transaction. After a failure, the caller must roll back the
 /// transaction.
@@ -26,12 +28,14 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
         cold: work.conn.prepare_cached(&SQL.enqueue_data)?,
         next_data: first_data,
     };
-    let mut answers = Vec::with_capacity(jobs.len());
+    let plan = plan(work, jobs)?;
+    for change in &plan.holders {
+        change_holder(work, change)?;
+    }
     let mut new = Vec::new();
-    for (place, job) in jobs.iter().enumerate() {
-        let (answer, stored) = enqueue_one(work, &mut insert, job)?;
-        answers.push(answer);
-        if stored && job.spec().is_linked() {
+    for place in plan.new {
+        let job = &plan.jobs[place];
+        if enqueue_one(work, &mut insert, job)? && job.spec().is_linked() {
             new.push(place);
         }
     }
@@ -39,9 +43,9 @@ pub(crate) fn enqueue(work: &mut Work<'_>, jobs: &[NewJob]) -> Result<Vec<Enqueu
     drop(insert);
     work.appended += appended;
     if !new.is_empty() {
-        links::link(work, jobs, &answers, &new)?;
+        links::link(work, &plan.jobs, &plan.answers, &new)?;
     }
-    Ok(answers)
+    Ok(plan.answers)
 }
 
 /// The prepared statements that store a job, used for all jobs of a call.
@@ -52,28 +56,84 @@ struct Insert<'a> {
     next_data: i64,
 }
 
-/// Stores a job, unless the job is already stored or another job holds one of its keys. Returns the
-/// answer, and whether this call stored the job.
-fn enqueue_one(
-    work: &mut Work<'_>,
-    insert: &mut Insert<'_>,
-    job: &NewJob,
-) -> Result<(Enqueued, bool)> {
-    let (id, spec) = (job.id(), job.spec());
-    if spec.has_keys()
-        && let Some(earlier) = holder_of_keys(work.conn, spec)?
-    {
-        let repeated = work
-            .conn
-            .prepare_cached(&SQL.job_exists)?
-            .query_row([id.as_bytes()], |row| row.get(0))?;
-        let answer = if repeated {
-            Enqueued::Created(id)
-        } else {
-            Enqueued::Duplicate(earlier)
-        };
-        return Ok((answer, false));
+/// Looks up the ids and keys of the jobs, and decides what becomes of the jobs. Without keys, all
+/// jobs count as new, and the insert skips those that are stored.
+fn plan<'j>(work: &Work<'_>, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
+    let conn = work.conn;
+    let mut taken = TakenKeys::default();
+    if jobs.iter().any(|job| job.spec().has_keys()) {
+        let mut exists = conn.prepare_cached(&SQL.job_exists)?;
+        for job in jobs {
+            if exists.query_row([job.id().as_bytes()], |row| row.get(0))? {
+                taken.stored(job.id());
+            }
+            if let Some(key) = &job.spec().idempotency_key
+                && let Some(first) = find_used(work, key)?
+            {
+                taken.idempotency_key(key.as_str(), first);
+            }
+            if let Some(key) = &job.spec().unique_key
+                && let Some(holder) = find_unique_key(conn, key)?
+            {
+                taken.unique_key(key.as_str(), holder);
+            }
+        }
     }
+    for job in taken.contested(jobs) {
+        let mut find = conn.prepare_cached(&SQL.find_holder)?;
+        let found = find.query_row([job.as_bytes()], |row| {
+            let kind = row::name(row, 1, "kind");
+            Ok((row.get::<_, i64>(0)?, kind, row.get(2)?, row.get(3)?))
+        });
+        if let Some((state, Ok(Some(kind)), run_at, created_at)) = found.optional()? {
+            let state = JobState::from_code(state)?;
+            taken.holder(KeyHolder::new(job, state, kind, run_at, created_at));
+        }
+    }
+    Ok(taken.resolve(jobs, work.now))
+}
+
+/// Changes the job that has the unique key of a new job. There is only one writer, so the job is
+/// still as it was read.
+fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
+    let conn = work.conn;
+    let job = change.job();
+    let id = job.as_bytes();
+    let mut data = conn.prepare_cached(&SQL.find_holder)?;
+    let data: i64 = data.query_row([id], |row| row.get(4))?;
+    match change {
+        HolderChange::Replace {
+            payload,
+            payload_version,
+            run_at,
+            ..
+        } => {
+            let version = payload_version_to_stored(*payload_version);
+            conn.prepare_cached(&SQL.replace_payload)?.execute(params![
+                data,
+                payload.as_str(),
+                version
+            ])?;
+            conn.prepare_cached(&SQL.clear_notes)?.execute([id])?;
+            conn.prepare_cached(&SQL.reschedule_job)?
+                .execute(params![id, run_at])?;
+        }
+        HolderChange::GiveUp { cancel, .. } => {
+            conn.prepare_cached(&SQL.free_unique_key)?
+                .execute(params![data, id])?;
+            conn.prepare_cached(&SQL.drop_unique_key)?.execute([data])?;
+            conn.prepare_cached(&SQL.drop_key_flag)?.execute([id])?;
+            if *cancel {
+                conn.prepare_cached(&SQL.request_cancel)?.execute([id])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores a new job, unless it is already stored. Returns whether this call stored the job.
+fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Result<bool> {
+    let (id, spec) = (job.id(), job.spec());
     let fair = spec.fair_key.as_ref();
     let route = work.routes.id_of(work.conn, &spec.route, fair.is_some())?;
     let queue = spec.route.queue.as_str();
@@ -105,7 +165,7 @@ fn enqueue_one(
         turn,
     ])?;
     if stored == 0 {
-        return Ok((Enqueued::Created(id), false));
+        return Ok(false);
     }
     let retry = spec.retry.to_stored()?;
     let origin = spec.recurring.as_ref();
@@ -129,44 +189,57 @@ fn enqueue_one(
         lanes::enter(work.conn, id, queue, lane)?;
     }
     if spec.has_keys() {
-        take_keys(work, id, spec)?;
+        take_keys(work, job)?;
     }
     for tag in &spec.tags {
         work.conn
             .prepare_cached(&SQL.tag_job)?
             .execute(params![tag.as_str(), id.as_bytes()])?;
     }
-    Ok((Enqueued::Created(id), true))
+    Ok(true)
 }
 
-/// Returns the earlier job that holds the idempotency key or the unique key of this job, if any.
-fn holder_of_keys(conn: Connection<'_>, spec: &JobSpec) -> Result<Option<JobId>> {
-    if let Some(key) = &spec.idempotency_key
-        && let Some(first) = find_key(conn, &SQL.find_idempotency_key, key)?
-    {
-        return Ok(Some(first));
-    }
-    match &spec.unique_key {
-        Some(key) => find_key(conn, &SQL.find_unique_key, key),
-        None => Ok(None),
-    }
+/// Returns the job that used an idempotency key, unless the key is free.
+fn find_used(work: &Work<'_>, key: &Name) -> Result<Option<JobId>> {
+    let found = work
+        .conn
+        .prepare_cached(&SQL.find_idempotency_key)?
+        .query_row(params![key.as_str(), work.now], |row| {
+            row.get(0).map(JobId::from_bytes)
+        })
+        .optional()?;
+    Ok(found)
 }
 
-/// Returns the job that holds the key, if any. `sql` finds the job by its idempotency key or by its
-/// unique key.
-pub(crate) fn find_key(conn: Connection<'_>, sql: &Statement, key: &Name) -> Result<Option<JobId>> {
+/// Returns the unfinished job that holds the unique key, if any.
+pub(crate) fn find_unique_key(conn: Connection<'_>, key: &Name) -> Result<Option<JobId>> {
     let found = conn
-        .prepare_cached(sql)?
+        .prepare_cached(&SQL.find_unique_key)?
         .query_row([key.as_str()], |row| row.get(0).map(JobId::from_bytes))
         .optional()?;
     Ok(found)
 }
 
-fn take_keys(work: &Work<'_>, id: JobId, spec: &JobSpec) -> Result<()> {
+/// Deletes up to `limit` idempotency keys that are free again.
+pub(crate) fn forget_keys(work: &Work<'_>, limit: usize) -> Result<()> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    work.conn
+        .prepare_cached(&SQL.forget_keys)?
+        .execute([work.now, limit])?;
+    Ok(())
+}
+
+fn take_keys(work: &Work<'_>, job: &NewJob) -> Result<()> {
+    let (id, spec) = (job.id(), job.spec());
     if let Some(key) = &spec.idempotency_key {
         work.conn
             .prepare_cached(&SQL.keep_idempotency_key)?
-            .execute(params![key.as_str(), id.as_bytes(), work.now])?;
+            .execute(params![
+                key.as_str(),
+                id.as_bytes(),
+                work.now,
+                job.key_expiry(work.now)
+            ])?;
     }
     if let Some(key) = &spec.unique_key {
         take_unique_key(work.conn, id, key)?;

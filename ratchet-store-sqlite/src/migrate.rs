@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["26ad3096d1e96d762ebebc91502170db9e4f008290535887ba81f5315100310d"];
+        &["8d5bff0085ad2acd2aa1ad6aee78f253fd17924aa638f90a4e89eb70c72c33a9"];
 
     #[test]
     fn versions_have_no_gaps() {

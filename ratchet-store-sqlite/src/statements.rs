@@ -49,7 +49,8 @@ pub(crate) static SQL: LazyLock<Named<Statement>> = LazyLock::new(|| TEXTS.map(S
 
 ratchet_sql::statements! {
     jobs: enqueue_job enqueue_data last_data find_idempotency_key find_unique_key
-        keep_idempotency_key take_unique_key free_unique_key unique_key_of job_exists tag_job
+        keep_idempotency_key has_free_keys forget_keys take_unique_key free_unique_key unique_key_of find_holder
+        replace_payload clear_notes drop_unique_key drop_key_flag job_exists tag_job
         get_job history read_state change_state request_cancel requeue_job reschedule_job
         set_priority release_job keep_error clear_error purge_due purge_job purge_data purge_notes
         purge_attempts purge_tags;

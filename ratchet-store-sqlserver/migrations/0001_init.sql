@@ -108,11 +108,13 @@ CREATE TABLE {schema}.unique_keys (
     CONSTRAINT unique_keys_pkey PRIMARY KEY ([key])
 );
 
--- Who first had an idempotency key; rows outlive their jobs.
+-- Who first had an idempotency key; rows outlive their jobs. From expires_at on, the key is free;
+-- NULL means never.
 CREATE TABLE {schema}.idempotency_keys (
     [key]       nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     job         binary(16) NOT NULL,
     reserved_at bigint NOT NULL,
+    expires_at  bigint NULL,
     CONSTRAINT idempotency_keys_pkey PRIMARY KEY ([key])
 );
 
@@ -319,6 +321,9 @@ CREATE INDEX signals_key ON {schema}.signals ([key], state, job);
 CREATE INDEX signals_deadline ON {schema}.signals (deadline, job) WHERE state = 0;
 -- The archived jobs, the longest finished first.
 CREATE INDEX archive_finished ON {schema}.archive (finished_at, id);
+-- The idempotency keys with a lifetime, by its end: for purges.
+CREATE INDEX idempotency_keys_expiry ON {schema}.idempotency_keys (expires_at, [key])
+WHERE expires_at IS NOT NULL;
 
 -- Rows are locked, never a table: one statement on many jobs must not stop every other. What stands
 -- in for SQL Server in tests has no such setting, and no such locks.

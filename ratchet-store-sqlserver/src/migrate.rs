@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(names.len(), 23);
         let indexes: BTreeSet<String> = indexes(STEPS).collect();
         assert!(indexes.contains("jobs_claim") && indexes.contains("routes_key"));
-        assert_eq!(indexes.len(), 17);
+        assert_eq!(indexes.len(), 18);
     }
 
     #[test]

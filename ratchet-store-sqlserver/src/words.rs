@@ -308,6 +308,7 @@ mod tests {
             "claim_recurring",
             "count_due",
             "due_routes",
+            "forget_keys",
             "forget_rates",
             "lock_old",
             "look_at_permits",

@@ -223,9 +223,29 @@ pub(crate) struct Enqueue {
     /// The unique key; nothing is enqueued if an unfinished job has the same key
     #[arg(long, value_name = "KEY")]
     pub(crate) unique_key: Option<String>,
+    /// What to do if an unfinished job has the same unique key
+    #[arg(long, value_enum, value_name = "HOW", requires = "unique_key")]
+    pub(crate) on_conflict: Option<OnConflict>,
+    /// How long after its enqueue `--on-conflict debounce` may make the waiting job due
+    #[arg(
+        long,
+        value_parser = parse::duration,
+        value_name = "DURATION",
+        requires = "on_conflict",
+        required_if_eq("on_conflict", "debounce")
+    )]
+    pub(crate) max_delay: Option<Duration>,
     /// The idempotency key; nothing is enqueued if an earlier job had the same key
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
+    /// How long the idempotency key stays used, such as 24h; by default for ever
+    #[arg(
+        long,
+        value_parser = parse::duration,
+        value_name = "DURATION",
+        requires = "idempotency_key"
+    )]
+    pub(crate) unique_for: Option<Duration>,
     /// The capability that a node must have to run the job
     #[arg(long)]
     pub(crate) capability: Option<String>,
@@ -241,6 +261,32 @@ pub(crate) struct Enqueue {
     /// The version of the payload's format
     #[arg(long, value_name = "N")]
     pub(crate) payload_version: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnConflict {
+    /// Enqueue nothing
+    Keep,
+    /// Replace the payload of a waiting job; run after a running job
+    Replace,
+    /// As replace, and make a waiting job due later
+    Debounce,
+    /// As replace, and cancel a running job
+    Restart,
+}
+
+impl OnConflict {
+    /// Returns the value for a job. `max_delay` is set if the value is `Debounce`.
+    pub(crate) fn read(self, max_delay: Option<Duration>) -> ratchet::OnConflict {
+        match self {
+            Self::Keep => ratchet::OnConflict::Keep,
+            Self::Replace => ratchet::OnConflict::Replace,
+            Self::Debounce => ratchet::OnConflict::Debounce {
+                max_delay: max_delay.unwrap_or_default(),
+            },
+            Self::Restart => ratchet::OnConflict::Restart,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -22,10 +22,10 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
         Some(_) => client.enqueue(new).await?,
         None => (client.enqueue(new).await).map_err(Failure::of_unrepeatable)?,
     };
-    let (job, created) = match enqueued {
-        Enqueued::Created(job) => (job.to_string(), true),
-        Enqueued::Duplicate(job) => (job.to_string(), false),
-    };
+    let (job, created) = (
+        enqueued.id().to_string(),
+        matches!(enqueued, Enqueued::Created(_)),
+    );
     if app.out.is_json() {
         return app.out.document(&view::Triggered { job, created });
     }
@@ -33,7 +33,10 @@ pub(super) async fn run(app: &mut App, job: Enqueue) -> Result<(), Failure> {
     if !created {
         // Scripts read the id from stdout, so the remark goes to stderr. A failed write is ignored,
         // because stderr then has no reader.
-        let remark = "nothing was enqueued: an earlier job has the same unique key";
+        let remark = match enqueued {
+            Enqueued::Replaced(_) => "the waiting job with the same unique key got this payload",
+            _ => "nothing was enqueued: an earlier job has the same unique key",
+        };
         drop(writeln!(anstream::stderr(), "{remark}"));
     }
     Ok(())
@@ -73,8 +76,14 @@ fn new_job(job: &Enqueue, payload: &RawValue) -> NewJob {
     if let Some(key) = &job.unique_key {
         new = new.unique_key(key);
     }
+    if let Some(how) = job.on_conflict {
+        new = new.on_conflict(how.read(job.max_delay));
+    }
     if let Some(key) = &job.idempotency_key {
         new = new.idempotency_key(key);
+    }
+    if let Some(lifetime) = job.unique_for {
+        new = new.unique_for(lifetime);
     }
     if let Some(capability) = &job.capability {
         new = new.capability(capability);

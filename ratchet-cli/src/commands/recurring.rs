@@ -135,6 +135,10 @@ fn show(
         ("misfire", one.misfire.as_str().into()),
         ("overlap", one.overlap.as_str().into()),
         (
+            "unique key",
+            one.unique_key.as_deref().unwrap_or("none").into(),
+        ),
+        (
             "declared",
             if one.declared { "by a program" } else { "no" }.into(),
         ),
@@ -160,7 +164,7 @@ async fn trigger(app: &mut App, recurring: &RecurringClient, name: &str) -> Resu
     let enqueued = enqueued.ok_or_else(|| absent(name))?;
     let (job, created) = match enqueued {
         Enqueued::Created(job) => (job.to_string(), true),
-        Enqueued::Duplicate(job) => (job.to_string(), false),
+        other => (other.id().to_string(), false),
     };
     if app.out.is_json() {
         return app.out.document(&view::Triggered { job, created });

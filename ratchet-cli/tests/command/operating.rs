@@ -75,6 +75,27 @@ fn a_job_is_enqueued_as_told_and_shown() {
     let twice = place.run(&["enqueue", "resize", "1", "--unique-key", "cat"]);
     let twice = twice.exits(0).complains("nothing was enqueued");
     assert_eq!(twice.stdout, format!("{id}\n"));
+
+    let daily = ["--idempotency-key", "daily", "--unique-for", "24h"];
+    let daily = [&["enqueue", "resize", "3"][..], &daily].concat();
+    assert_eq!(place.json(&daily)["created"], true);
+    assert_eq!(place.json(&daily)["created"], false);
+    let alone = ["enqueue", "resize", "3", "--unique-for", "24h"];
+    place.run(&alone).exits(2).complains("--idempotency-key");
+
+    let replace = ["--unique-key", "cat", "--on-conflict", "replace"];
+    let replaced = place.run(&[&["enqueue", "resize", "2"][..], &replace].concat());
+    let replaced = replaced.exits(0).complains("got this payload");
+    assert_eq!(replaced.stdout, format!("{id}\n"));
+    let shown = place.json(&["jobs", "show", &id, "--payload"]);
+    assert_eq!(shown["payload"], 2);
+    let alone = ["enqueue", "resize", "2", "--on-conflict", "replace"];
+    place.run(&alone).exits(2).complains("--unique-key");
+    let debounce = ["--unique-key", "cat", "--on-conflict", "debounce"];
+    let debounce = [&["enqueue", "resize", "2"][..], &debounce].concat();
+    place.run(&debounce).exits(2).complains("--max-delay");
+    let short = [&debounce[..], &["--delay", "9s", "--max-delay", "5s"]].concat();
+    place.run(&short).complains("max_delay");
 }
 
 #[test]

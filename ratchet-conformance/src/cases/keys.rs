@@ -224,6 +224,123 @@ cases! {
         assert_eq!(node.everything().await.len(), 4);
     }
 
+    #[proves("keys.expire", "purge.keys")]
+    #[needs(Clock, IdempotencyKeys)]
+    async fn an_idempotency_key_with_a_lifetime_is_free_at_its_end(cx: &Cx) {
+        let node = cx.node().await;
+        for purged in [false, true] {
+            let lasting = || once("k").unique_for(MINUTE);
+            let first = node.add(lasting()).await;
+            let ever = node.add(once(&format!("ever {purged}"))).await;
+            for claimed in node.claim(2).await {
+                node.succeed(claimed.claim.token).await;
+            }
+            cx.advance(MINUTE - MILLI).await;
+            let taken = Enqueued::Duplicate(first);
+            assert_eq!(node.offer(&once("k")).await, taken);
+            if purged {
+                // A purge does not delete the key before it is free.
+                node.purge(JobState::Succeeded, SECOND, 10).await;
+                assert_eq!(node.offer(&lasting()).await, taken);
+            }
+            cx.advance(MILLI).await;
+            if purged {
+                node.purge(JobState::Succeeded, SECOND, 10).await;
+            }
+            // The lifetime of a key is that of the job which used the key first.
+            let second = node.add(once("k").unique_for(SECOND)).await;
+            assert_eq!(node.offer(&lasting()).await, Enqueued::Duplicate(second));
+            cx.advance(SECOND).await;
+            let ever = Enqueued::Duplicate(ever);
+            assert_eq!(node.offer(&once(&format!("ever {purged}"))).await, ever);
+            node.act(second, JobAction::Cancel).await;
+        }
+        // A key that is free can be used for ever, too.
+        let last = node.add(once("k")).await;
+        cx.advance(DAY).await;
+        assert_eq!(node.offer(&once("k")).await, Enqueued::Duplicate(last));
+    }
+
+    #[proves("keys.expire", "keys.race")]
+    #[needs(Clock, IdempotencyKeys)]
+    async fn of_many_racers_with_a_key_that_is_free_again_one_creates(cx: &Cx) {
+        let nodes = cx.nodes(4).await;
+        let lasting = || once("k").unique_for(MINUTE);
+        let first = nodes[0].add(lasting()).await;
+        nodes[0].act(first, JobAction::Cancel).await;
+        nodes[0].act(first, JobAction::Delete).await;
+        cx.advance(MINUTE).await;
+        let answers = race(32, |racer| {
+            let node = nodes[racer % nodes.len()].clone();
+            async move { node.offer(&lasting()).await }
+        })
+        .await;
+        one_created(&nodes[0], &answers).await;
+    }
+
+    #[proves("keys.all", "enqueue.repeat")]
+    async fn a_duplicate_that_asks_for_all_or_nothing_keeps_the_others_away(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(unique("k")).await;
+        let batch = [job(), unique("k").all_or_nothing(), unique("other")];
+        let expected = [
+            Enqueued::Withheld(batch[0].id()),
+            Enqueued::Duplicate(first),
+            Enqueued::Withheld(batch[2].id()),
+        ];
+        for _ in 0..2 {
+            assert_eq!(node.enqueue(&batch).await, expected);
+            assert_eq!(node.everything().await.len(), 1);
+        }
+        // The key of a withheld job is free.
+        let other = node.add(unique("other")).await;
+        assert_eq!(node.offer(&batch[2]).await, Enqueued::Duplicate(other));
+        // Only a duplicate that asks for it keeps others away.
+        let batch = [job().all_or_nothing(), unique("k"), unique("new").all_or_nothing()];
+        let expected = [
+            Enqueued::Created(batch[0].id()),
+            Enqueued::Duplicate(first),
+            Enqueued::Created(batch[2].id()),
+        ];
+        assert_eq!(node.enqueue(&batch).await, expected);
+        assert_eq!(node.everything().await.len(), 4);
+        // A repetition finds the jobs that are stored, and no duplicates of them.
+        let again = [batch[0].clone(), batch[2].clone(), unique("newer")];
+        let created = again.each_ref().map(|job| Enqueued::Created(job.id()));
+        assert_eq!(node.enqueue(&again).await, created);
+    }
+
+    #[proves("keys.all")]
+    #[needs(IdempotencyKeys)]
+    async fn all_or_nothing_also_holds_for_idempotency_keys_and_inside_one_batch(cx: &Cx) {
+        let node = cx.node().await;
+        let first = node.add(once("k")).await;
+        node.succeed(node.take().await).await;
+        let batch = [once("k").all_or_nothing(), once("other"), unique("u")];
+        let withheld = |index: usize| Enqueued::Withheld(batch[index].id());
+        let expected = [Enqueued::Duplicate(first), withheld(1), withheld(2)];
+        assert_eq!(node.enqueue(&batch).await, expected);
+        let batch = [once("other"), once("other").all_or_nothing()];
+        let id = batch[0].id();
+        let expected = [Enqueued::Withheld(id), Enqueued::Duplicate(id)];
+        assert_eq!(node.enqueue(&batch).await, expected);
+        assert_eq!(node.everything().await.len(), 1);
+        node.add(once("other")).await;
+    }
+
+    #[proves("keys.all")]
+    #[needs(Lanes)]
+    async fn a_withheld_job_takes_no_place_in_its_lane(cx: &Cx) {
+        let node = cx.node().await;
+        node.add(unique("k")).await;
+        node.take().await;
+        let batch = [job().lane("l"), unique("k").all_or_nothing()];
+        node.enqueue(&batch).await;
+        let next = node.add(job().lane("l")).await;
+        assert_eq!(node.state(next).await, JobState::Pending);
+        assert_eq!(node.claim_ids(10).await, [next]);
+    }
+
     #[proves("keys.unique", "reclaim.requeue")]
     #[needs(Clock)]
     async fn a_reclaimed_job_keeps_its_unique_key_unless_it_is_cancelled(cx: &Cx) {

@@ -10,6 +10,7 @@ mod capability;
 mod claim;
 mod concurrency;
 mod conditions;
+mod conflict;
 mod diag;
 mod differential;
 mod enqueue;
@@ -65,6 +66,7 @@ pub(crate) static SETUP: Case<Cx> = Case {
 pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     enqueue::CASES,
     keys::CASES,
+    conflict::CASES,
     claim::CASES,
     order::CASES,
     capability::CASES,

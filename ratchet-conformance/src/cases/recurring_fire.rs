@@ -384,6 +384,34 @@ cases! {
         assert_eq!(slots(&node).await, [slot(1), slot(3)]);
     }
 
+    #[proves("recurring.fire", "keys.unique")]
+    #[needs(Clock, Recurring)]
+    async fn a_definition_shares_its_key_with_clients_and_other_definitions(cx: &Cx) {
+        let node = cx.node().await;
+        let keyed = || job().unique_key("k");
+        let skipping = || minutely().job(keyed()).overlap(Overlap::Skip);
+        node.define(skipping().named("n")).await;
+        let first = node.add(keyed()).await;
+        let fire = || async {
+            cx.advance(MINUTE).await;
+            node.fire(&node.plan_one().await).await
+        };
+        assert_eq!(fire().await, Fired::Applied(vec![Enqueued::Duplicate(first)]));
+        node.succeed(node.take().await).await;
+        let Fired::Applied(answers) = fire().await else {
+            panic!("expected the definition to fire");
+        };
+        let [Enqueued::Created(slot)] = answers[..] else {
+            panic!("expected a job of the slot, found {answers:?}");
+        };
+        assert_eq!(node.get(slot).await.spec.unique_key, Some(name("k")));
+        assert_eq!(node.offer(&keyed()).await, Enqueued::Duplicate(slot));
+        let other = node.define(skipping().named("o")).await;
+        assert_eq!(node.offer(&other.job_now()).await, Enqueued::Duplicate(slot));
+        node.succeed(node.take().await).await;
+        node.add(keyed()).await;
+    }
+
     #[proves("recurring.fire", "recurring.due", "recurring.hint")]
     #[needs(Clock, Recurring)]
     async fn a_definition_without_further_slots_is_never_due_again(cx: &Cx) {

@@ -17,6 +17,46 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "keys::the_idempotency_key_is_looked_at_before_the_unique_key",
     ),
     (
+        Sabotage::StoresWhatIsWithheld,
+        "keys::a_duplicate_that_asks_for_all_or_nothing_keeps_the_others_away",
+    ),
+    (
+        Sabotage::StoresWhatIsWithheld,
+        "keys::a_withheld_job_takes_no_place_in_its_lane",
+    ),
+    (
+        Sabotage::KeepsKeysForEver,
+        "keys::an_idempotency_key_with_a_lifetime_is_free_at_its_end",
+    ),
+    (
+        Sabotage::KeepsKeysForEver,
+        "keys::of_many_racers_with_a_key_that_is_free_again_one_creates",
+    ),
+    (
+        Sabotage::FreesKeysEarly,
+        "keys::an_idempotency_key_with_a_lifetime_is_free_at_its_end",
+    ),
+    (
+        Sabotage::KeepsPayloads,
+        "conflict::a_waiting_job_gets_the_new_payload_and_keeps_everything_else",
+    ),
+    (
+        Sabotage::KeepsPayloads,
+        "conflict::a_claim_has_the_new_payload_and_no_notes_of_the_old_one",
+    ),
+    (
+        Sabotage::DebouncesWithoutEnd,
+        "conflict::a_debounced_job_is_due_after_the_last_enqueue_up_to_its_maximum",
+    ),
+    (
+        Sabotage::ForgetsToRestart,
+        "conflict::a_restart_cancels_the_running_job_and_then_the_new_one_runs",
+    ),
+    (
+        Sabotage::RestartsOnReplace,
+        "conflict::after_a_running_job_the_new_one_runs",
+    ),
+    (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "keys::a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself",
     ),

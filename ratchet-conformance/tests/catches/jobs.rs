@@ -7,7 +7,7 @@ use ratchet_core::model::*;
 use ratchet_core::store::{JobStore, NodeStore};
 use ratchet_core::{
     Aging, ClaimToken, Enqueued, InvalidInput, JobAction, JobId, JobRecord, JobState, Name, NewJob,
-    NodeId, Result, Selection, StoreError, time,
+    NodeId, OnConflict, Result, Selection, StoreError, limits, time,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
@@ -40,6 +40,28 @@ impl Sabotaged {
             Sabotage::TruncatesTimesToSeconds => {
                 let due = job.due().resolve(now) / 1_000 * 1_000;
                 job.clone().run_at(time::from_millis(due))
+            }
+            Sabotage::KeepsKeysForEver if job.key_lifetime().is_some() => {
+                job.clone().unique_for(limits::MAX_DELAY)
+            }
+            Sabotage::FreesKeysEarly => match job.key_lifetime() {
+                Some(lifetime) => job
+                    .clone()
+                    .unique_for(lifetime.saturating_sub(Duration::from_millis(1))),
+                None => job.clone(),
+            },
+            Sabotage::KeepsPayloads => job.clone().on_conflict(OnConflict::Keep),
+            Sabotage::DebouncesWithoutEnd if job.changes_holder() => match job.conflict() {
+                OnConflict::Debounce { .. } => job.clone().on_conflict(OnConflict::Debounce {
+                    max_delay: limits::MAX_DELAY,
+                }),
+                _ => job.clone(),
+            },
+            Sabotage::ForgetsToRestart if job.conflict() == OnConflict::Restart => {
+                job.clone().on_conflict(OnConflict::Replace)
+            }
+            Sabotage::RestartsOnReplace if job.conflict() == OnConflict::Replace => {
+                job.clone().on_conflict(OnConflict::Restart)
             }
             Sabotage::IgnoresDueTimes => job.clone().delay(Duration::ZERO),
             Sabotage::SharesOneFairKey if spec.fair_key.is_some() => job.clone().fair_key("one"),
@@ -157,7 +179,10 @@ impl JobStore for Sabotaged {
         // A parent may follow its child in the list. A list in which jobs wait is therefore
         // enqueued in one call, without a defect.
         let in_one = jobs.iter().any(|job| job.spec().waits()) && jobs.len() > 1;
-        if self.is(Sabotage::None) || in_one {
+        // A job that asks for all or nothing needs the other jobs of its call.
+        let asks = jobs.iter().any(NewJob::is_all_or_nothing);
+        let asks = asks && !self.is(Sabotage::StoresWhatIsWithheld);
+        if self.is(Sabotage::None) || in_one || asks {
             return self.inner.enqueue(jobs).await;
         }
         if !self.is(Sabotage::StoresPartOfABatch) {

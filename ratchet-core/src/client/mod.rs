@@ -160,6 +160,10 @@ impl Client {
     /// Enqueues jobs, all of them or none, and wakes nodes for the jobs that are due at once.
     /// [`with_wakes`](Self::with_wakes) changes which jobs wake nodes.
     ///
+    /// A job whose key is taken is a duplicate: it is not stored, and the other jobs are. With
+    /// [`NewJob::on_conflict`], it changes the job that has the key. With
+    /// [`NewJob::all_or_nothing`], a duplicate keeps the other jobs from being stored, too.
+    ///
     /// With the feature `otel`, jobs that have no [trace](NewJob::trace) get the trace of the
     /// caller ([`TraceContext::current`](crate::TraceContext)).
     ///

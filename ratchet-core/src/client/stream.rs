@@ -31,6 +31,18 @@ pub struct StreamCounts {
     pub created: u64,
     /// Jobs that were [duplicates](Enqueued::Duplicate) and were not stored.
     pub duplicates: u64,
+    /// Jobs that were not stored, and whose payload replaced that of a waiting job
+    /// ([`OnConflict`](crate::OnConflict)).
+    pub replaced: u64,
+    /// Jobs that were not stored because a duplicate of their call asked for [all or
+    /// nothing](NewJob::all_or_nothing).
+    pub withheld: u64,
+}
+
+impl StreamCounts {
+    const fn total(self) -> u64 {
+        self.created + self.duplicates + self.replaced + self.withheld
+    }
 }
 
 /// The error of [`Client::enqueue_stream`]: a call failed before the stream ended.
@@ -47,7 +59,7 @@ pub struct StreamCounts {
 /// # Ok(()) }
 /// ```
 #[derive(Debug, thiserror::Error)]
-#[error("enqueueing the stream stopped after {} jobs: {source}", .before.created + .before.duplicates)]
+#[error("enqueueing the stream stopped after {} jobs: {source}", .before.total())]
 #[non_exhaustive]
 pub struct StreamError {
     /// The counts of the calls that succeeded. After a timeout, the jobs of the failed call may be
@@ -64,6 +76,9 @@ impl Client {
     ///
     /// The jobs are sent in one call after the other, each with up to 1,000 jobs and about 4 MiB of
     /// payloads. So only the jobs of one call are in memory.
+    ///
+    /// A job that asks for [all or nothing](NewJob::all_or_nothing) affects only the jobs of its
+    /// call.
     ///
     /// Each call enqueues all of its jobs or none, as [`enqueue_all`](Self::enqueue_all) does, but
     /// the stream as a whole may be enqueued in part. A job with an [idempotency
@@ -112,6 +127,8 @@ impl Client {
                     match answer {
                         Enqueued::Created(_) => counts.created += 1,
                         Enqueued::Duplicate(_) => counts.duplicates += 1,
+                        Enqueued::Replaced(_) => counts.replaced += 1,
+                        Enqueued::Withheld(_) => counts.withheld += 1,
                     }
                 }
                 batch.clear();

@@ -80,6 +80,7 @@ impl Tables {
         if !self.is_tenure(request.guard.as_ref(), now) {
             return Ok(Guarded::Stale);
         }
+        self.forget_keys(now);
         let old = self.old(request, now);
         for id in &old {
             self.put_away(*id, now)?;

@@ -2,7 +2,7 @@ use super::tables::Tables;
 use crate::error::InvalidInput;
 use crate::id::JobId;
 use crate::links::{self, NewLinks};
-use crate::model::{After, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
+use crate::model::{After, EnqueuePlan, Enqueued, NewJob, Parent, StoredJob, TakenKeys};
 
 impl Tables {
     /// Stores the jobs of one enqueue call. If the call fails, nothing has changed.
@@ -12,22 +12,25 @@ impl Tables {
         now: i64,
     ) -> Result<Vec<Enqueued>, InvalidInput> {
         self.require_permits(jobs)?;
-        let (answers, new) = self.resolve_keys(jobs);
-        let links = NewLinks::of(jobs, &answers, &new)?;
-        self.check_parents(&links, &answers)?;
-        for place in new {
-            self.store(&jobs[place], now);
-            self.give_turns([jobs[place].id()], now);
+        let plan = self.plan_enqueue(jobs, now);
+        let links = NewLinks::of(&plan.jobs, &plan.answers, &plan.new)?;
+        self.check_parents(&links, &plan.answers)?;
+        for change in &plan.holders {
+            self.change(change.job(), |job| job.change_as_holder(change));
+        }
+        for place in &plan.new {
+            let job = &plan.jobs[*place];
+            self.store(job, now);
+            self.give_turns([job.id()], now);
         }
         for (child, after) in links.after {
             self.link(child, after);
         }
-        Ok(answers)
+        Ok(plan.answers)
     }
 
-    /// Looks up the ids and keys of the jobs. Returns the answer for each job, and the indexes of
-    /// the jobs that must be stored.
-    fn resolve_keys(&self, jobs: &[NewJob]) -> (Vec<Enqueued>, Vec<usize>) {
+    /// Looks up the ids and keys of the jobs, and decides what becomes of the jobs.
+    fn plan_enqueue<'j>(&self, jobs: &'j [NewJob], now: i64) -> EnqueuePlan<'j> {
         let mut taken = TakenKeys::default();
         for job in jobs {
             if self.job(job.id()).is_some() {
@@ -35,6 +38,7 @@ impl Tables {
             }
             if let Some(key) = &job.spec().idempotency_key
                 && let Some(first) = self.idempotency_keys.get(key)
+                && self.key_expiries.get(key).is_none_or(|until| *until > now)
             {
                 taken.idempotency_key(key.as_str(), *first);
             }
@@ -44,7 +48,12 @@ impl Tables {
                 taken.unique_key(key.as_str(), *holder);
             }
         }
-        taken.resolve(jobs)
+        for holder in taken.contested(jobs) {
+            if let Some(holder) = self.job(holder).and_then(StoredJob::key_holder) {
+                taken.holder(holder);
+            }
+        }
+        taken.resolve(jobs, now)
     }
 
     /// Refuses the enqueue if a parent or a batch does not exist, or if a job would join a closed
@@ -66,6 +75,10 @@ impl Tables {
         let spec = new.spec();
         if let Some(key) = &spec.idempotency_key {
             self.idempotency_keys.insert(key.clone(), new.id());
+            self.key_expiries.remove(key);
+            let expiry = new.key_expiry(now);
+            self.key_expiries
+                .extend(expiry.map(|until| (key.clone(), until)));
         }
         let mut job = StoredJob::enqueued(new, now);
         if let Some(place) = self.lanes.enter(&job.record) {

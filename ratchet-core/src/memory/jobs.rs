@@ -217,11 +217,28 @@ impl Tables {
         if !self.is_tenure(request.guard.as_ref(), now) {
             return Guarded::Stale;
         }
+        self.forget_keys(now);
         let old = self.old(request, now);
         for id in &old {
             self.remove(*id);
         }
         Guarded::Done(old.len() as u64)
+    }
+
+    /// Deletes the idempotency keys that are free again.
+    pub(super) fn forget_keys(&mut self, now: i64) {
+        let Self {
+            idempotency_keys,
+            key_expiries,
+            ..
+        } = self;
+        key_expiries.retain(|key, until| {
+            let used = *until > now;
+            if !used {
+                idempotency_keys.remove(key);
+            }
+            used
+        });
     }
 
     pub(super) fn act_on(

@@ -19,8 +19,12 @@ pub(super) struct Tables {
     history: BTreeMap<JobId, Vec<Attempt>>,
     #[serde(skip)]
     pub(super) indexes: Indexes,
-    /// The first job that was enqueued with each idempotency key. Entries are never deleted.
+    /// The first job that was enqueued with each idempotency key. Only entries in `key_expiries`
+    /// are ever deleted.
     pub(super) idempotency_keys: BTreeMap<Name, JobId>,
+    /// When each idempotency key with a lifetime is free again, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) key_expiries: BTreeMap<Name, i64>,
     /// The unfinished jobs of each lane, in order.
     #[serde(skip)]
     pub(super) lanes: Lanes,

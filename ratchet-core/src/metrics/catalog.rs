@@ -168,7 +168,7 @@ macro_rules! catalog {
 catalog! {
     // Enqueueing and acting.
     JOBS_ENQUEUED: Counter "ratchet_jobs_enqueued_total"
-        [KIND, one_of("outcome", &["created", "duplicate"])]
+        [KIND, one_of("outcome", &["created", "duplicate", "replaced", "withheld"])]
         "Jobs that clients and nodes enqueued, except those enqueued in a transaction of the application and those of recurring definitions.";
     JOB_ACTIONS: Counter "ratchet_job_actions_total"
         [

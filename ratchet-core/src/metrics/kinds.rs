@@ -42,6 +42,8 @@ pub(crate) fn enqueued(jobs: &[NewJob], answers: &[Enqueued]) {
         let outcome = match answer {
             Enqueued::Created(_) => "created",
             Enqueued::Duplicate(_) => "duplicate",
+            Enqueued::Replaced(_) => "replaced",
+            Enqueued::Withheld(_) => "withheld",
         };
         *counts.entry((&job.spec().route.kind, outcome)).or_default() += 1;
     }

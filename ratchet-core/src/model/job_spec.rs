@@ -14,8 +14,9 @@ use crate::retry::RetryPolicy;
 use crate::route::Route;
 use crate::trace::TraceContext;
 
-/// The specification of a job: the properties that its enqueue sets. Only the priority can change
-/// later.
+/// The specification of a job: the properties that its enqueue sets. Later, only the priority can
+/// change, and what [`OnConflict`](crate::OnConflict) changes: the payload of a waiting job, and
+/// the unique key of a running job.
 ///
 /// ```
 /// # async fn example(client: &ratchet::Client, job: ratchet::JobId) -> Result<(), ratchet::BoxError> {

@@ -1,6 +1,6 @@
 //! New jobs: how they are built and checked, and the outcome of their enqueue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::json::Json;
 use crate::limits::{self, MAX_DELAY, MAX_PARENTS, MAX_PAYLOAD_BYTES, MAX_TAGS};
 use crate::links;
 use crate::model::{
-    After, BatchCondition, Condition, Definition, FairKey, JobSpec, SignalWait,
+    After, BatchCondition, Condition, Definition, FairKey, JobSpec, OnConflict, SignalWait,
     check_payload_version,
 };
 use crate::name::Name;
@@ -46,6 +46,12 @@ pub struct NewJob {
     id: JobId,
     spec: JobSpec,
     run_at: RunAt,
+    #[serde(default, skip_serializing_if = "is_default")]
+    all_or_nothing: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    on_conflict: OnConflict,
+    #[serde(default, skip_serializing_if = "is_default")]
+    unique_for: Option<Duration>,
     #[serde(skip)]
     problem: Option<InvalidInput>,
 }
@@ -79,6 +85,9 @@ impl NewJob {
             id: JobId::new(),
             spec: JobSpec::new(route, payload),
             run_at: RunAt::Now,
+            all_or_nothing: false,
+            on_conflict: OnConflict::Keep,
+            unique_for: None,
             problem,
         }
     }
@@ -89,6 +98,9 @@ impl NewJob {
             id,
             spec,
             run_at,
+            all_or_nothing: false,
+            on_conflict: OnConflict::Keep,
+            unique_for: None,
             problem: None,
         }
     }
@@ -195,10 +207,91 @@ impl NewJob {
     }
 
     /// Sets a key that at most one job may ever have. Every later enqueue with the key returns the
-    /// id of the first job, even after the first job was purged.
+    /// id of the first job, even after the first job was purged. [`unique_for`](Self::unique_for)
+    /// limits this to a time.
     #[must_use]
     pub fn idempotency_key(mut self, key: &str) -> Self {
         self.spec.idempotency_key = keep(&mut self.problem, Name::new("idempotency_key", key));
+        self
+    }
+
+    /// Limits how long the [idempotency key](Self::idempotency_key) of this job stays used: until
+    /// this duration has passed since the enqueue, whether or not the job has ended by then. After
+    /// that, another job can have the key, and maintenance deletes the key. Without a limit, the
+    /// key stays used for ever.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ratchet::NewJob;
+    ///
+    /// // At most one reminder in each 24 hours.
+    /// let day = Duration::from_secs(24 * 60 * 60);
+    /// let job = NewJob::new("remind", &7).idempotency_key("remind:7").unique_for(day);
+    /// assert!(job.validate().is_ok());
+    /// ```
+    #[must_use]
+    pub fn unique_for(mut self, duration: Duration) -> Self {
+        keep(&mut self.problem, positive("unique_for", duration));
+        if duration > MAX_DELAY {
+            let problem = InvalidInput::new("unique_for", "is longer than 1,000 years");
+            self.problem.get_or_insert(problem);
+        }
+        self.unique_for = Some(time::whole_millis(duration));
+        self
+    }
+
+    /// Sets what the enqueue does if an unfinished job has the unique key of this job:
+    /// [`OnConflict`] has the table. By default, this job is a duplicate.
+    ///
+    /// The enqueue refuses another value than [`OnConflict::Keep`] for a job without a unique key
+    /// and for a job in a lane. It also refuses two jobs with the same unique key if one of them
+    /// has such a value.
+    #[must_use]
+    pub const fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
+        self.on_conflict = on_conflict;
+        self
+    }
+
+    /// Makes the job due `delay` after the last enqueue with its unique key, and at most
+    /// `max_delay` after the first one. This is the same as [`delay`](Self::delay) and
+    /// [`OnConflict::Debounce`]. The job gets the payload of the last enqueue.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ratchet::NewJob;
+    ///
+    /// let (delay, max_delay) = (Duration::from_secs(5), Duration::from_secs(60));
+    /// let job = NewJob::new("reindex", &7).unique_key("reindex:7").debounce(delay, max_delay);
+    /// assert!(job.validate().is_ok());
+    /// ```
+    #[must_use]
+    pub const fn debounce(self, delay: Duration, max_delay: Duration) -> Self {
+        self.delay(delay)
+            .on_conflict(OnConflict::Debounce { max_delay })
+    }
+
+    /// Makes the enqueue of this job store nothing at all if this job is a duplicate.
+    ///
+    /// The outcome of a duplicate is [`Enqueued::Duplicate`], as always. The outcome of the jobs
+    /// that were not stored because of it is [`Enqueued::Withheld`]. Only duplicates of jobs that
+    /// have this mark have this effect. Mark all jobs if any duplicate shall prevent the enqueue.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use ratchet::{Enqueued, NewJob, Ratchet};
+    ///
+    /// let client = Ratchet::client(ratchet::connect("memory:").await?);
+    /// let charge = || NewJob::new("charge", &42).idempotency_key("charge:42").all_or_nothing();
+    /// let first = client.enqueue(charge()).await?.id();
+    /// let receipt = NewJob::new("receipt", &42);
+    /// let outcomes = client.enqueue_all(&[charge(), receipt.clone()]).await?;
+    /// assert_eq!(outcomes, [Enqueued::Duplicate(first), Enqueued::Withheld(receipt.id())]);
+    /// assert_eq!(client.job(receipt.id()).await?, None);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub const fn all_or_nothing(mut self) -> Self {
+        self.all_or_nothing = true;
         self
     }
 
@@ -395,6 +488,47 @@ impl NewJob {
         self.run_at
     }
 
+    /// Returns how long the idempotency key of this job stays used; `None` for ever.
+    #[must_use]
+    pub const fn key_lifetime(&self) -> Option<Duration> {
+        self.unique_for
+    }
+
+    /// Returns until when the idempotency key of this job stays used if the job is enqueued at
+    /// `now`; `None` for ever. Both times are in milliseconds since 1970. `[keys.expire]`
+    #[must_use]
+    pub fn key_expiry(&self, now: i64) -> Option<i64> {
+        let lifetime = self.unique_for.map(time::duration_millis);
+        lifetime.map(|lifetime| now.saturating_add(lifetime))
+    }
+
+    /// Returns what the enqueue does if an unfinished job has the unique key of this job.
+    #[must_use]
+    pub const fn conflict(&self) -> OnConflict {
+        self.on_conflict
+    }
+
+    /// Returns whether the enqueue of this job may change the unfinished job that has its unique
+    /// key.
+    #[must_use]
+    pub const fn changes_holder(&self) -> bool {
+        !matches!(self.on_conflict, OnConflict::Keep)
+    }
+
+    /// Returns whether a store needs a transaction to enqueue this job: it may change another job,
+    /// or [its spec](JobSpec::needs_transaction) needs one.
+    #[must_use]
+    pub const fn needs_transaction(&self) -> bool {
+        self.changes_holder() || self.spec.needs_transaction()
+    }
+
+    /// Returns whether the enqueue stores nothing if this job is a duplicate
+    /// ([`all_or_nothing`](Self::all_or_nothing)).
+    #[must_use]
+    pub const fn is_all_or_nothing(&self) -> bool {
+        self.all_or_nothing
+    }
+
     /// Returns whether the job is due as soon as it is enqueued, and waits for no signal. Ignores
     /// parents, because they may have ended by the time of the enqueue. Ignores the lane, because
     /// the job may become its head.
@@ -416,7 +550,33 @@ impl NewJob {
                 let problem = format!("count is {tags}; at most {MAX_TAGS} are allowed");
                 Err(InvalidInput::new("tag", problem))
             }
-            None => self.check_waits().and_then(|()| self.run_at.validate()),
+            None if self.unique_for.is_some() && self.spec.idempotency_key.is_none() => {
+                Err(InvalidInput::new("unique_for", "needs an idempotency key"))
+            }
+            None => (self.check_waits())
+                .and_then(|()| self.run_at.validate())
+                .and_then(|()| self.check_conflict()),
+        }
+    }
+
+    /// Refuses a job that may change the holder of its unique key and has no such key, or that
+    /// cannot wait for the holder. Also refuses bad delays of a debounce.
+    fn check_conflict(&self) -> Result<(), InvalidInput> {
+        let refuse = |problem: &str| Err(InvalidInput::new("on_conflict", problem));
+        match self.run_at {
+            _ if !self.changes_holder() => Ok(()),
+            _ if self.spec.unique_key.is_none() => refuse("needs a unique key"),
+            _ if self.spec.lane.is_some() => refuse("cannot be combined with a lane"),
+            _ if self.spec.after.len() >= MAX_PARENTS => {
+                let problem = format!("allows at most {} parents", MAX_PARENTS - 1);
+                refuse(&problem)
+            }
+            RunAt::In(delay) => self.on_conflict.check_delays(delay),
+            RunAt::Now => self.on_conflict.check_delays(Duration::ZERO),
+            RunAt::At(_) if matches!(self.on_conflict, OnConflict::Debounce { .. }) => {
+                refuse("is a debounce, which needs a delay instead of a time")
+            }
+            RunAt::At(_) => Ok(()),
         }
     }
 
@@ -447,6 +607,7 @@ impl NewJob {
         limits::check_batch("jobs", jobs.len())
             .and_then(|()| jobs.iter().try_for_each(Self::validate))
             .and_then(|()| refuse_repeated(jobs))
+            .and_then(|()| refuse_shared_keys(jobs))
             .and_then(|()| links::refuse_cycles(jobs))
             .map_err(|problem| {
                 StoreError::new(StoreErrorKind::Invalid, "enqueue").with_source(problem)
@@ -472,12 +633,38 @@ fn refuse_repeated(jobs: &[NewJob]) -> Result<(), InvalidInput> {
     }
 }
 
+/// Refuses two jobs with the same unique key if one of them may change the holder of the key.
+fn refuse_shared_keys(jobs: &[NewJob]) -> Result<(), InvalidInput> {
+    if !jobs.iter().any(NewJob::changes_holder) {
+        return Ok(());
+    }
+    let mut seen: HashMap<&Name, bool> = HashMap::new();
+    for job in jobs {
+        let changes = job.changes_holder();
+        let Some(key) = &job.spec.unique_key else {
+            continue;
+        };
+        if seen
+            .insert(key, changes)
+            .is_some_and(|other| other || changes)
+        {
+            let problem = format!("`{key}` occurs twice, which `on_conflict` does not allow");
+            return Err(InvalidInput::new("unique_key", problem));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a duration of zero.
 pub(crate) fn positive(field: &'static str, duration: Duration) -> Result<(), InvalidInput> {
     if duration.is_zero() {
         return Err(InvalidInput::new(field, "is zero"));
     }
     Ok(())
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn keep<T>(problem: &mut Option<InvalidInput>, checked: Result<T, InvalidInput>) -> Option<T> {
@@ -509,14 +696,21 @@ pub enum Enqueued {
     Created(JobId),
     /// The job was not stored, because this earlier job has the unique key or the idempotency key.
     Duplicate(JobId),
+    /// The job was not stored, because this earlier job has the unique key. The earlier job waits,
+    /// and got the payload of the new job ([`OnConflict`]).
+    Replaced(JobId),
+    /// The job with this id was not stored, because another job of the enqueue is a duplicate and
+    /// asks for [all or nothing](NewJob::all_or_nothing).
+    Withheld(JobId),
 }
 
 impl Enqueued {
-    /// Returns the id of the new job, or of the earlier job with its key.
+    /// Returns the id of the new job, or of the earlier job with its key. A job that was
+    /// [withheld](Self::Withheld) is not stored under its id.
     #[must_use]
     pub const fn id(self) -> JobId {
         match self {
-            Self::Created(id) | Self::Duplicate(id) => id,
+            Self::Created(id) | Self::Duplicate(id) | Self::Replaced(id) | Self::Withheld(id) => id,
         }
     }
 }
@@ -596,6 +790,77 @@ mod tests {
         assert!(job().unique_key("k").spec().has_keys());
         assert!(job().idempotency_key("k").spec().has_keys());
         assert!(!job().tag("k").lane("k").spec().has_keys());
+    }
+
+    #[test]
+    fn a_job_that_may_change_the_holder_of_its_key_has_one_and_can_wait_for_it() {
+        let (zero, second, minute) = (
+            Duration::ZERO,
+            Duration::from_secs(1),
+            Duration::from_secs(60),
+        );
+        let keyed = || NewJob::new("kind", &1).unique_key("k");
+        for mode in [OnConflict::Replace, OnConflict::Restart] {
+            let job = || keyed().on_conflict(mode);
+            assert!(job().validate().is_ok());
+            assert!(job().needs_transaction());
+            assert!(job().run_at(time::from_millis(7)).validate().is_ok());
+            assert_eq!(
+                field(&NewJob::new("kind", &1).on_conflict(mode)),
+                "on_conflict"
+            );
+            assert_eq!(field(&job().lane("l")), "on_conflict");
+            let parents = |count| {
+                let parents = (0..count).map(|_| JobId::new());
+                parents.fold(job(), |job, id| job.after(id, Condition::Ended))
+            };
+            assert!(parents(MAX_PARENTS - 1).validate().is_ok());
+            assert_eq!(field(&parents(MAX_PARENTS)), "on_conflict");
+        }
+        assert!(keyed().debounce(second, second).validate().is_ok());
+        assert!(keyed().debounce(second, MAX_DELAY).validate().is_ok());
+        assert_eq!(field(&keyed().debounce(zero, second)), "delay");
+        assert_eq!(field(&keyed().debounce(minute, second)), "max_delay");
+        assert_eq!(field(&keyed().debounce(second, Duration::MAX)), "max_delay");
+        let debounce = || keyed().debounce(second, minute);
+        assert_eq!(
+            field(&debounce().run_at(time::from_millis(7))),
+            "on_conflict"
+        );
+        assert!(!keyed().needs_transaction());
+        assert!(
+            keyed()
+                .lane("l")
+                .on_conflict(OnConflict::Keep)
+                .validate()
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn only_an_idempotency_key_has_a_lifetime() {
+        let job = || NewJob::new("kind", &1).idempotency_key("k");
+        let second = Duration::from_secs(1);
+        assert!(job().unique_for(MAX_DELAY).validate().is_ok());
+        assert_eq!(job().unique_for(second).key_expiry(7), Some(1_007));
+        assert_eq!(job().key_expiry(7), None);
+        assert_eq!(field(&job().unique_for(Duration::ZERO)), "unique_for");
+        assert_eq!(field(&job().unique_for(Duration::MAX)), "unique_for");
+        let unique = NewJob::new("kind", &1).unique_key("k");
+        assert_eq!(field(&unique.unique_for(second)), "unique_for");
+    }
+
+    #[test]
+    fn a_call_contends_for_a_key_only_once() {
+        let keyed = |key| NewJob::new("kind", &1).unique_key(key);
+        let replaces = |key| keyed(key).on_conflict(OnConflict::Replace);
+        let valid = |jobs: &[NewJob]| NewJob::validate_all(jobs);
+        assert!(valid(&[keyed("k"), keyed("k")]).is_ok());
+        assert!(valid(&[replaces("k"), replaces("l"), keyed("m"), keyed("m")]).is_ok());
+        for jobs in [[replaces("k"), keyed("k")], [keyed("k"), replaces("k")]] {
+            let error = valid(&jobs).unwrap_err();
+            assert_eq!(error.invalid_input().unwrap().field(), "unique_key");
+        }
     }
 
     #[test]

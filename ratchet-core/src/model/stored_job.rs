@@ -8,9 +8,10 @@ use crate::json::Json;
 use crate::links::{EndedJob, OpenLink, WaitingJob, is_too_late, waiting_state};
 use crate::model::job_document::{self, Live, StoredToken};
 use crate::model::{
-    ActionOutcome, After, Attempt, AttemptOutcome, Claim, FairKey, Fenced, HeldClaim, JobInput,
-    JobRecord, JobSpec, LanePlace, Link, LinkState, NewJob, NextRun, OwnedClaim, Owner, Progress,
-    ReclaimEffect, Reclaimed, Report, ReportKind, Reported, Settlement, SignalRecord,
+    ActionOutcome, After, Attempt, AttemptOutcome, Claim, FairKey, Fenced, HeldClaim, HolderChange,
+    JobInput, JobRecord, JobSpec, KeyHolder, LanePlace, Link, LinkState, NewJob, NextRun,
+    OwnedClaim, Owner, Progress, ReclaimEffect, Reclaimed, Report, ReportKind, Reported,
+    Settlement, SignalRecord,
 };
 use crate::state::{JobAction, JobState, Response};
 use crate::time::{Timestamp, duration_millis, from_millis, to_millis};
@@ -284,6 +285,42 @@ impl StoredJob {
         job.crash_count = 0;
         job.last_error = None;
         job.run_at = from_millis(now);
+    }
+
+    /// Changes the job, because a new job has its unique key. `[keys.replace]` `[keys.debounce]`
+    /// `[keys.follow]` `[keys.restart]`
+    pub fn change_as_holder(&mut self, change: &HolderChange) {
+        let job = &mut self.record;
+        match change {
+            HolderChange::Replace {
+                payload,
+                payload_version,
+                run_at,
+                ..
+            } => {
+                job.spec.payload = payload.clone();
+                job.spec.payload_version = *payload_version;
+                job.run_at = from_millis(*run_at);
+                job.checkpoint = None;
+                job.progress = None;
+                self.turn = None;
+            }
+            HolderChange::GiveUp { cancel, .. } => {
+                job.spec.unique_key = None;
+                job.cancel_requested |= cancel;
+            }
+        }
+    }
+
+    /// Returns the job as the holder of its unique key. `None` if it does not have one.
+    #[must_use]
+    pub fn key_holder(&self) -> Option<KeyHolder> {
+        let job = &self.record;
+        (!job.state.is_terminal() && job.spec.unique_key.is_some()).then(|| {
+            let kind = job.spec.route.kind.clone();
+            let (run_at, created_at) = (to_millis(job.run_at), to_millis(job.created_at));
+            KeyHolder::new(job.id, job.state, kind, run_at, created_at)
+        })
     }
 
     /// Returns whether any link of the job is still open.

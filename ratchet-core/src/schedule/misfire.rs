@@ -83,9 +83,9 @@ pub enum Overlap {
     #[default]
     Allow,
     /// The slot is skipped while a job of an earlier slot is unfinished: running, waiting or
-    /// paused. Jobs created under this policy have the unique key `recurring/<name>`. Only an
-    /// unfinished job with this key causes a skip, even if an earlier definition of the same name
-    /// created that job.
+    /// paused. Jobs created under this policy have the unique key `recurring/<name>`, or the unique
+    /// key that the [job of the definition](crate::Recurring::job) has. Only an unfinished job with
+    /// this key causes a skip, whichever definition or client created that job.
     Skip,
 }
 

@@ -1,6 +1,6 @@
 use super::Store;
 use crate::error::InvalidInput;
-use crate::model::JobSpec;
+use crate::model::{JobSpec, NewJob};
 
 /// A feature that a store may lack without lacking a whole part. [`Store::lacks`] reports which.
 ///
@@ -61,6 +61,18 @@ impl JobFeatures {
     ///
     /// # Errors
     /// An error that names the field of the job, and the reason if the store gives one.
+    pub(crate) fn check_new(&self, job: &NewJob) -> Result<(), InvalidInput> {
+        // The job may have to wait for the end of the job that has its key.
+        if !self.workflows && job.changes_holder() {
+            return Err(InvalidInput::new("on_conflict", UNSUPPORTED));
+        }
+        self.check(job.spec())
+    }
+
+    /// Refuses the spec of a job that needs a feature which the store lacks.
+    ///
+    /// # Errors
+    /// As for [`check_new`](Self::check_new).
     pub(crate) fn check(&self, job: &JobSpec) -> Result<(), InvalidInput> {
         let refuse = |field| Err(InvalidInput::new(field, UNSUPPORTED));
         let because =
@@ -102,7 +114,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::{Condition, NewJob};
+    use crate::model::{Condition, OnConflict};
     use crate::{BatchId, JobId};
 
     const EVERYTHING: JobFeatures = JobFeatures {
@@ -122,12 +134,14 @@ mod tests {
     #[test]
     fn a_store_refuses_each_feature_that_it_lacks_by_name_and_no_other() {
         let child = || job().after(JobId::new(), Condition::Ended);
+        let replaces = || job().unique_key("u").on_conflict(OnConflict::Replace);
         let member = || job().in_batch(BatchId::new());
         let waiting = || job().wait_for("s", Duration::from_secs(1));
         let jobs = || {
             [
                 ("parent", child()),
                 ("batch", member()),
+                ("on_conflict", replaces()),
                 ("signal", waiting()),
                 ("permit", job().permit("api")),
                 ("lane", job().lane("l")),
@@ -143,7 +157,7 @@ mod tests {
                     workflows: false,
                     ..EVERYTHING
                 },
-                &["parent", "batch"],
+                &["parent", "batch", "on_conflict"],
             ),
             (
                 JobFeatures {
@@ -189,9 +203,9 @@ mod tests {
             ),
         ];
         for (features, refused) in without {
-            assert_eq!(features.check(job().spec()), Ok(()));
+            assert_eq!(features.check_new(&job()), Ok(()));
             for (field, job) in jobs() {
-                let checked = features.check(job.spec());
+                let checked = features.check_new(&job);
                 assert_eq!(checked.is_err(), refused.contains(&field), "{field}");
                 if let Err(error) = checked {
                     assert_eq!(error.field(), field);
@@ -199,7 +213,7 @@ mod tests {
             }
         }
         for (_, job) in jobs() {
-            assert_eq!(EVERYTHING.check(job.spec()), Ok(()));
+            assert_eq!(EVERYTHING.check_new(&job), Ok(()));
         }
     }
 
@@ -209,7 +223,7 @@ mod tests {
             lacks_lanes: Some("the server is too old"),
             ..EVERYTHING
         };
-        let error = features.check(job().lane("l").spec()).unwrap_err();
+        let error = features.check_new(&job().lane("l")).unwrap_err();
         assert_eq!(
             error.to_string(),
             "lane is not supported by this store: the server is too old"

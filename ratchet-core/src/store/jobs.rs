@@ -40,12 +40,37 @@ pub trait JobStore: Debug + Send + Sync {
     ///   stored, and its answer is `Duplicate` with the id of the first job that used the key. This
     ///   also holds within one call, and after the first job has ended or was purged. So if a
     ///   purged job with a key is enqueued again, the answer is `Duplicate` with its own id.
-    /// - **[keys.unique]** While an unfinished job has a unique key, another job with this key is
-    ///   not stored, and its answer is `Duplicate` with the id of the unfinished job. The
-    ///   idempotency key of the other job then stays unused.
+    /// - **[keys.expire]** If a job was enqueued with a [lifetime](NewJob::key_lifetime) of its
+    ///   idempotency key, the key is free from this long after the enqueue, by the database's
+    ///   clock, whether or not the job has ended. Then the next job with the key is stored, and the
+    ///   key is the key of that job. Until then, `[keys.idempotency]` holds.
+    /// - **[keys.unique]** While an unfinished job, the holder, has a unique key, another job with
+    ///   this key is not stored, and its answer is `Duplicate` with the id of the holder. The
+    ///   idempotency key of the other job then stays unused. [`OnConflict`](crate::OnConflict) may
+    ///   say otherwise; [`TakenKeys`](crate::model::TakenKeys) decides.
+    /// - **[keys.replace]** With `Replace`, `Debounce` or `Restart`, a holder of the same kind that
+    ///   is `Pending`, `Blocked` or `Paused` gets the payload of the new job and its version, and
+    ///   loses its checkpoint and its progress. The new job is not stored, and its answer is
+    ///   `Replaced` with the id of the holder. Every later claim of the holder has the new payload.
+    /// - **[keys.debounce]** With `Debounce`, this holder is also due when the new job would be
+    ///   due, but not later than `max_delay` after its own enqueue, and never earlier than before.
+    ///   With `Replace` and `Restart`, it is due as before.
+    /// - **[keys.follow]** With `Replace`, `Debounce` or `Restart`, a holder of the same kind that
+    ///   is `Running` loses its unique key. The new job gets the key. It is stored with a link to
+    ///   the holder whose condition is `Ended`, after its own links. The payload of the holder does
+    ///   not change.
+    /// - **[keys.restart]** With `Restart`, the call also requests the cancellation of a holder
+    ///   that is `Running`. With the other values, it does not.
+    /// - **[keys.kind]** If the holder is of another kind, the answer is `Duplicate` as with
+    ///   `Keep`, and the holder does not change.
     /// - **[keys.both]** If the idempotency key and the unique key of a new job belong to two
     ///   different jobs, the answer is `Duplicate` with the id of the one that has the idempotency
     ///   key.
+    /// - **[keys.all]** If a job that asks for [all or nothing](NewJob::all_or_nothing) is a
+    ///   duplicate, the call stores nothing: no job, no key and no number of a lane. The answers of
+    ///   the jobs that the call would otherwise have stored are `Withheld` with their ids. If such
+    ///   a job has a key that another job of the call needs, the answer of the other job is still
+    ///   `Duplicate` with its id.
     /// - **[tag.set]** A stored job has exactly the tags that it was enqueued with, byte for byte.
     ///   If a job is not stored, its tags are not stored either.
     /// - **[keys.race]** Of concurrent enqueues with the same key, exactly one gets the answer
@@ -464,7 +489,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[purge.whole]** After a job was deleted, by this or any other method, only its
     ///   idempotency key and the links of its children remain. If its id is enqueued again, the new
     ///   job has no data of the deleted job.
-    /// - **[purge.keys]** The idempotency keys of purged jobs stay used.
+    /// - **[purge.keys]** The idempotency keys of purged jobs stay used. The call may delete those
+    ///   that are free again (`[keys.expire]`).
     ///
     /// # Errors
     /// `Invalid`, or a failure of the store.

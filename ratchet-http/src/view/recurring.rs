@@ -51,6 +51,9 @@ pub struct RecurringJob {
     /// Overlap policy. With `allow`, the jobs of different slots may run at the same time. With
     /// `skip`, a slot is skipped while a job of an earlier slot has not ended.
     pub overlap: String,
+    /// Unique key of the definition's jobs. A slot is skipped while any job with this key has not
+    /// ended. Null if the definition sets no key.
+    pub unique_key: Option<String>,
     /// Start of the schedule: the definition has no slots before this time. Null if the schedule
     /// has no start.
     pub starts_at: Option<At>,
@@ -90,6 +93,11 @@ impl From<&RecurringRecord> for RecurringJob {
             misfire: misfire.to_owned(),
             catch_up,
             overlap: overlap.to_owned(),
+            unique_key: definition
+                .job()
+                .unique_key
+                .as_ref()
+                .map(ToString::to_string),
             starts_at: definition.starts_at().map(At),
             ends_at: definition.ends_at().map(At),
             created_at: At(record.created_at),

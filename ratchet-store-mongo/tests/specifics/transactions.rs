@@ -11,7 +11,7 @@ use ratchet_core::model::{
     BatchCondition, Condition, Detail, Enqueued, Fenced, Outcome, Settlement,
 };
 use ratchet_core::store::{Checked, JobStore, WorkflowStore};
-use ratchet_core::{BatchId, JobId, JobState, Ratchet, StoreErrorKind};
+use ratchet_core::{BatchId, JobId, JobState, OnConflict, Ratchet, StoreErrorKind};
 use ratchet_store_mongo::MongoStore;
 
 use crate::faults::Fault;
@@ -186,6 +186,8 @@ pub(crate) async fn what_is_refused_leaves_nothing_in_the_transaction(space: Arc
             job().lane("l").after(parent, Condition::Ended),
             job().after_batch(missing, BatchCondition::Ended),
         ],
+        // It would make claims wait for the transaction.
+        vec![keyed().on_conflict(OnConflict::Replace)],
     ];
     let mut session = begin(&space, &client).await;
     for jobs in &refused {

@@ -40,9 +40,9 @@ COMMIT
 SET @now = {now}, @given = $1, @tagged = $2, @proven = FALSE;
 BEGIN;
 SELECT TRUE INTO @proven FROM {schema}.routes WHERE id = $3 AND stamp = $4 LOCK IN SHARE MODE;
-INSERT INTO {schema}.idempotency_keys (`key`, job, reserved_at)
-SELECT given.idempotency_key, UNHEX(given.id), @now
-FROM {rows @given (id id, idempotency_key name)} AS given
+INSERT INTO {schema}.idempotency_keys (`key`, job, reserved_at, expires_at)
+SELECT given.idempotency_key, UNHEX(given.id), @now, @now + given.unique_for
+FROM {rows @given (id id, idempotency_key name, unique_for bigint)} AS given
 WHERE @proven AND given.idempotency_key IS NOT NULL ORDER BY given.idempotency_key;
 INSERT INTO {schema}.unique_keys (`key`, job)
 SELECT given.unique_key, UNHEX(given.id)
@@ -75,10 +75,10 @@ SELECT @stored, @proven
 
 -- name: find_keys
 -- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
--- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys. In a transaction
--- of the application that keeps its snapshot, a job may have ended since then. So reads the unique
--- keys that it finds again, with locks. A lock on a missing key would keep other transactions from
--- taking it.
+-- unique keys (2). The idempotency keys that are free again have 3. [enqueue.repeat]
+-- [keys.idempotency] [keys.expire] [keys.unique] Primary keys. In a transaction of the application
+-- that keeps its snapshot, a job may have ended since then. So reads the unique keys that it finds
+-- again, with locks. A lock on a missing key would keep other transactions from taking it.
 SET @snapshot = {within} AND /*M!100600 @@SESSION.tx_isolation */
                              /*!80000 @@SESSION.transaction_isolation */ <> 'READ-COMMITTED';
 SELECT {json JSON_QUOTE(`key`)} INTO @held
@@ -90,7 +90,8 @@ LOCK IN SHARE MODE;
 SELECT 0 AS what, NULL AS `key`, id AS job FROM {schema}.jobs FORCE INDEX (PRIMARY)
 WHERE id IN ($1)
 UNION ALL
-SELECT 1, `key`, job FROM {schema}.idempotency_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($2)
+SELECT CASE WHEN expires_at <= {now} THEN 3 ELSE 1 END, `key`, job
+FROM {schema}.idempotency_keys FORCE INDEX (PRIMARY) WHERE `key` IN ($2)
 UNION ALL
 SELECT 2, `key`, job FROM {schema}.unique_keys FORCE INDEX (PRIMARY)
 WHERE NOT @snapshot AND `key` IN ($3)
@@ -284,4 +285,67 @@ STRAIGHT_JOIN {schema}.attempts AS attempt FORCE INDEX (PRIMARY) ON attempt.job 
 DELETE job FROM {list @gone} AS gone
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(gone.id);
 SELECT UNHEX(gone.id) FROM {list @gone} AS gone;
+COMMIT
+
+-- name: lock_holders
+-- Returns those of these jobs that have their unique keys, with the time, and locks them until the
+-- transaction ends. The snapshot of a transaction of the application may be older than a route, so
+-- reads the routes with locks. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary
+-- keys; locked in order of id, as in every call.
+SELECT job.id, job.state,
+       (SELECT kind FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
+        WHERE route.id = job.route LOCK IN SHARE MODE),
+       job.run_at, job.created_at, {now}
+FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+WHERE job.id IN ($1) AND job.flags & {unique_key} <> 0
+ORDER BY job.id
+FOR UPDATE
+
+-- name: replace_payloads
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
+-- progress. Must run in a transaction that has locked the jobs. [keys.replace] [keys.debounce]
+-- Primary keys.
+SET @given = $1;
+BEGIN;
+UPDATE {rows @given (job id, payload text, payload_version int)} AS given
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = UNHEX(given.job)
+SET data.payload = given.payload, data.payload_version = given.payload_version;
+UPDATE {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job)
+SET notes.percent = NULL, notes.message = NULL, notes.checkpoint = NULL;
+UPDATE {rows @given (job id, run_at bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.run_at = given.run_at;
+COMMIT
+
+-- name: release_keys
+-- Deletes the unique keys of running jobs, so that new jobs can acquire them. Must run in a
+-- transaction that has locked the jobs. [keys.follow] Primary keys.
+BEGIN;
+DELETE held
+FROM {schema}.job_data AS data FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
+WHERE data.id IN ($1) AND held.job = data.id;
+UPDATE {schema}.job_data FORCE INDEX (PRIMARY) SET unique_key = NULL WHERE id IN ($1);
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET flags = flags - (flags & {unique_key})
+WHERE id IN ($1);
+COMMIT
+
+-- name: drop_keys
+-- Deletes those of these idempotency keys that are free again, so that new jobs can acquire them.
+-- [keys.expire] Primary key.
+DELETE FROM {schema}.idempotency_keys WHERE `key` IN ($1) AND expires_at <= {now}
+
+-- name: forget_keys
+-- Deletes up to $1 idempotency keys that are free again, except those that another transaction has
+-- locked. idempotency_keys_expiry, read in its order, and the primary key.
+BEGIN;
+SELECT {json JSON_QUOTE(free.`key`)} INTO @free
+FROM (SELECT `key` FROM {schema}.idempotency_keys FORCE INDEX (idempotency_keys_expiry)
+      WHERE expires_at <= {now}
+      ORDER BY expires_at, `key`
+      LIMIT $1
+      FOR UPDATE SKIP LOCKED) AS free;
+DELETE used FROM {names @free} AS free
+STRAIGHT_JOIN {schema}.idempotency_keys AS used FORCE INDEX (PRIMARY) ON used.`key` = free.name;
 COMMIT

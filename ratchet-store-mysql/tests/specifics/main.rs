@@ -64,6 +64,8 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
         a_taken_key_keeps_no_job_from_ending a_route_that_is_newer_works;
     transactions: a_rollback_leaves_no_rows a_commit_brings_them
         keys_lost_to_others_leave_the_transaction_usable jobs_need_a_transaction
+        the_holder_of_a_key_changes_with_the_transaction
+        a_holder_that_was_claimed_after_the_snapshot_runs
         a_closed_store_refuses a_session_with_other_settings_works
         the_pool_of_the_application_keeps_its_settings a_client_enqueues_in_transactions;
 };

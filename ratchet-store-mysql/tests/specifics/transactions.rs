@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
-use ratchet_core::model::{Enqueued, Report, ReportKind};
+use ratchet_core::model::{ClaimedJob, Detail, Enqueued, Report, ReportKind};
 use ratchet_core::store::{JobStore, Store};
-use ratchet_core::{Ratchet, StoreErrorKind};
+use ratchet_core::{JobState, NewJob, OnConflict, Ratchet, StoreErrorKind};
 use ratchet_sql::JOB_TABLES;
 use ratchet_store_mysql::MysqlStore;
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
@@ -53,6 +53,61 @@ pub(crate) async fn a_commit_brings_them(database: Arc<Database>) {
     }
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(claimed[0].claim.lane.as_ref().unwrap().as_str(), text);
+}
+
+/// Returns a new job with the unique key `u` that changes the holder of the key.
+fn conflicting(number: u32, how: OnConflict) -> NewJob {
+    NewJob::new("kind", &number)
+        .unique_key("u")
+        .on_conflict(how)
+}
+
+pub(crate) async fn the_holder_of_a_key_changes_with_the_transaction(database: Arc<Database>) {
+    let store = open(&database).await;
+    let mut application = application(&database).await;
+    let holder = enqueue(&store, NewJob::new("kind", &1).unique_key("u")).await;
+    let replaces = |number| [conflicting(number, OnConflict::Replace)];
+    let mut tx = application.begin().await.unwrap();
+    let enqueued = store.enqueue_in(&mut tx, &replaces(2)).await.unwrap();
+    assert_eq!(enqueued, [Enqueued::Replaced(holder)]);
+    // No claim waits for the transaction, and none starts the job with either payload.
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    assert!(claimed.is_empty(), "{claimed:?}");
+    tx.rollback().await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    store.enqueue_in(&mut tx, &replaces(3)).await.unwrap();
+    tx.commit().await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    let payload = |job: &ClaimedJob| job.input.as_ref().unwrap().payload.as_str().to_owned();
+    assert_eq!(claimed.iter().map(payload).collect::<Vec<_>>(), ["3"]);
+
+    let restart = [conflicting(4, OnConflict::Restart)];
+    let mut tx = application.begin().await.unwrap();
+    let enqueued = store.enqueue_in(&mut tx, &restart).await.unwrap();
+    assert_eq!(enqueued, [Enqueued::Created(restart[0].id())]);
+    tx.commit().await.unwrap();
+    let jobs = [holder, restart[0].id()];
+    let [running, new] = &store.get(&jobs, Detail::Outline).await.unwrap()[..] else {
+        panic!("expected two jobs");
+    };
+    let (running, new) = (running.as_ref().unwrap(), new.as_ref().unwrap());
+    assert!(running.cancel_requested && running.spec.unique_key.is_none());
+    assert_eq!(new.state, JobState::Blocked);
+}
+
+pub(crate) async fn a_holder_that_was_claimed_after_the_snapshot_runs(database: Arc<Database>) {
+    let store = open(&database).await;
+    let mut application = application(&database).await;
+    let holder = enqueue(&store, NewJob::new("kind", &1).unique_key("u")).await;
+    let mut tx = application.begin().await.unwrap();
+    run(&mut tx, "SELECT COUNT(*) FROM ratchet_jobs").await;
+    store.claim_next_batch(&request_all()).await.unwrap();
+    let new = [conflicting(2, OnConflict::Replace)];
+    let enqueued = store.enqueue_in(&mut tx, &new).await.unwrap();
+    assert_eq!(enqueued, [Enqueued::Created(new[0].id())]);
+    tx.commit().await.unwrap();
+    let stored = store.get(&[holder], Detail::Whole).await.unwrap();
+    assert_eq!(stored[0].as_ref().unwrap().spec.payload.as_str(), "1");
 }
 
 pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(database: Arc<Database>) {

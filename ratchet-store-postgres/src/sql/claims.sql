@@ -33,14 +33,15 @@ paused AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues),
 asleep AS MATERIALIZED (
     SELECT $12::boolean AND EXISTS (
         SELECT
-        FROM unnest($1::integer[], $2::text[], $3::bigint[]) AS wanted (route, queue, most)
+        FROM unnest($11::integer[]) AS fair (id)
+        JOIN {schema}.routes AS route ON route.id = fair.id
         CROSS JOIN LATERAL (
             SELECT FROM {schema}.jobs AS job
             WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
-              AND job.route = wanted.route AND job.run_at <= (SELECT now FROM clock)
+              AND job.route = route.id AND job.run_at <= (SELECT now FROM clock)
             LIMIT 1
         ) AS sleeper
-        WHERE wanted.route = ANY($11::integer[]) AND wanted.queue NOT IN (SELECT queue FROM paused)
+        WHERE route.queue NOT IN (SELECT queue FROM paused)
     ) AS found
 ),
 candidate AS MATERIALIZED (

@@ -46,12 +46,12 @@ FROM new
 -- name: enqueue_keyed
 -- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
 -- exist, and acquires the keys. Returns how many it stored, and true. If a concurrent call acquired
--- a key, the whole statement fails and stores nothing. If $25, the largest of the jobs' routes, is
--- missing or has another stamp than $26, stores nothing and returns 0 and false. A NULL time means
+-- a key, the whole statement fails and stores nothing. If $26, the largest of the jobs' routes, is
+-- missing or has another stamp than $27, stores nothing and returns 0 and false. A NULL time means
 -- now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
 -- [lane.head] [recurring.origin] [tag.set] [claim.version] [fair.turn]
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now FROM {schema}.routes WHERE id = $25 AND stamp = $26
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $26 AND stamp = $27
 ),
 new AS (
     SELECT new.*, clock.now
@@ -59,15 +59,15 @@ new AS (
          unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
                 $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
                 $11::text[], $12::text[], $13::integer[], $14::text[], $15::text[],
-                $16::text[], $17::smallint[], $18::text[], $19::bigint[], $20::text[],
-                $21::integer[], $22::bigint[])
+                $16::text[], $17::smallint[], $18::text[], $19::bigint[], $20::bigint[],
+                $21::text[], $22::integer[], $23::bigint[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
             traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
-            recurring, slot, fair_key, fair_cost, turn)
+            recurring, slot, unique_for, fair_key, fair_cost, turn)
 ),
 idempotency AS (
-    INSERT INTO {schema}.idempotency_keys (key, job, reserved_at)
-    SELECT idempotency_key, id, now FROM new
+    INSERT INTO {schema}.idempotency_keys (key, job, reserved_at, expires_at)
+    SELECT idempotency_key, id, now, now + unique_for FROM new
     WHERE idempotency_key IS NOT NULL ORDER BY idempotency_key
 ),
 uniqueness AS (
@@ -95,17 +95,19 @@ stored AS (
 tagged AS (
     INSERT INTO {schema}.job_tags (job, tag)
     SELECT given.job, given.tag
-    FROM unnest($23::uuid[], $24::text[]) AS given (job, tag)
+    FROM unnest($24::uuid[], $25::text[]) AS given (job, tag)
     JOIN stored ON stored.id = given.job
 )
 SELECT (SELECT count(*) FROM stored), EXISTS (SELECT FROM clock)
 
 -- name: find_keys
 -- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
--- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+-- unique keys (2). The idempotency keys that are free again have 3. [enqueue.repeat]
+-- [keys.idempotency] [keys.expire] [keys.unique] Primary keys.
 SELECT 0 AS what, NULL AS key, id AS job FROM {schema}.jobs WHERE id = ANY($1::uuid[])
 UNION ALL
-SELECT 1, key, job FROM {schema}.idempotency_keys WHERE key = ANY($2::text[])
+SELECT CASE WHEN expires_at <= {now} THEN 3 ELSE 1 END, key, job
+FROM {schema}.idempotency_keys WHERE key = ANY($2::text[])
 UNION ALL
 SELECT 2, key, job FROM {schema}.unique_keys WHERE key = ANY($3::text[])
 
@@ -315,3 +317,66 @@ history AS (
     DELETE FROM {schema}.attempts WHERE job = ANY(ARRAY(SELECT id FROM gone))
 )
 SELECT id FROM gone
+
+-- name: lock_holders
+-- Returns those of these jobs that have their unique keys, with the time, and locks them until the
+-- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary keys; locked in
+-- order of id, as in every call.
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}
+FROM {schema}.jobs AS job
+LEFT JOIN {schema}.routes AS route ON route.id = job.route
+WHERE job.id = ANY($1::uuid[]) AND job.flags & {unique_key} = {unique_key}
+ORDER BY job.id
+FOR NO KEY UPDATE OF job
+
+-- name: replace_payloads
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
+-- progress; the jobs have no turn afterwards. Must run in a transaction that has locked the jobs. Writes the rows of jobs even if
+-- their due times stay the same: a claim that has read them before then skips them, so that it does
+-- not return an old payload. [keys.replace] [keys.debounce] Primary keys.
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[])
+    AS given (job, payload, payload_version, run_at)
+),
+replaced AS (
+    UPDATE {schema}.job_data AS data
+    SET payload = given.payload, payload_version = given.payload_version
+    FROM given WHERE data.id = given.job
+),
+cleared AS (
+    UPDATE {schema}.job_notes AS notes SET percent = NULL, message = NULL, checkpoint = NULL
+    FROM given WHERE notes.job = given.job
+)
+UPDATE {schema}.jobs AS job SET run_at = given.run_at, turn = NULL FROM given
+WHERE job.id = given.job
+
+-- name: release_keys
+-- Deletes the unique keys of running jobs, so that new jobs can acquire them. Must run in a
+-- transaction that has locked the jobs. [keys.follow] Primary keys.
+WITH released AS (
+    DELETE FROM {schema}.unique_keys AS held
+    USING {schema}.job_data AS data
+    WHERE data.id = ANY($1::uuid[]) AND held.key = data.unique_key AND held.job = data.id
+),
+dropped AS (
+    UPDATE {schema}.job_data SET unique_key = NULL WHERE id = ANY($1::uuid[])
+)
+UPDATE {schema}.jobs SET flags = flags - (flags & {unique_key}) WHERE id = ANY($1::uuid[])
+
+-- name: drop_keys
+-- Deletes those of these idempotency keys that are free again, so that new jobs can acquire them.
+-- [keys.expire] Primary key.
+DELETE FROM {schema}.idempotency_keys WHERE key = ANY($1::text[]) AND expires_at <= {now}
+
+-- name: forget_keys
+-- Deletes up to $1 idempotency keys that are free again, except those that another transaction has
+-- locked. idempotency_keys_expiry, read in its order, and the primary key.
+WITH clock AS MATERIALIZED (SELECT {now} AS now),
+free AS MATERIALIZED (
+    SELECT key FROM {schema}.idempotency_keys
+    WHERE expires_at <= (SELECT now FROM clock)
+    ORDER BY expires_at
+    LIMIT $1
+    FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.idempotency_keys WHERE key = ANY(ARRAY(SELECT key FROM free))

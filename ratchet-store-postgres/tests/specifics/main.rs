@@ -88,6 +88,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         an_action_spares_jobs_that_no_longer_match
         an_action_whose_jobs_are_all_gone_looks_behind_them
         a_claim_takes_no_candidate_on_its_old_terms
+        a_claim_has_no_payload_that_was_replaced_before_it
         what_was_claimed_is_kept_when_looking_for_more_takes_too_long
         a_route_that_cannot_be_decoded_is_passed_over
         snapshots_that_outlive_a_statement_are_refused;
@@ -116,6 +117,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
     standby: a_standby_can_be_read_and_says_so;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
         keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
+        the_holder_of_a_key_changes_with_the_transaction
         a_closed_store_refuses_and_connects_no_more
         closing_again_is_silent without_wakeups_no_node_is_woken
         an_enqueue_that_meets_its_deadline_is_taken_back a_client_enqueues_in_transactions

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
-use ratchet_core::model::{ActionOutcome, Detail, JobFilter, JobSelector, RunAt};
+use ratchet_core::model::{
+    ActionOutcome, ClaimedJob, Detail, Enqueued, JobFilter, JobSelector, RunAt,
+};
 use ratchet_core::store::{Checked, JobStore, QueueStore};
-use ratchet_core::{JobAction, JobId, JobState, Priority, StoreErrorKind};
+use ratchet_core::{JobAction, JobId, JobState, NewJob, OnConflict, Priority, StoreErrorKind};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -69,9 +71,12 @@ pub(crate) async fn an_action_whose_jobs_are_all_gone_looks_behind_them(schema: 
     assert_eq!(acted, [second]);
 }
 
-/// Runs a claim, and applies `action` to the job `id` while the claim is blocked. At this point,
-/// the claim has taken its snapshot but not yet read the clock. Returns the claimed jobs.
-async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
+/// Runs a claim, and `change` while the claim is blocked. At this point, the claim has taken its
+/// snapshot but not yet read the clock. Returns the claimed jobs.
+async fn claim_while(
+    schema: &Schema,
+    change: impl AsyncFnOnce(&Checked<PostgresStore>),
+) -> Vec<ClaimedJob> {
     let slow = schema.builder().clock_table("slow_clock");
     let slow = slow.connect().await.unwrap();
     // Makes the store read the routes. Otherwise, its first claim would find its cached routes
@@ -82,27 +87,33 @@ async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Clai
     let claiming = tokio::spawn(async move { slow.claim_next_batch(&request_all()).await });
     schema.until_a_call_waits().await;
     let store = schema.builder().clock_table("test_clock");
-    let store = store.connect().await.unwrap();
-    let jobs = JobSelector::Ids(vec![id]);
-    let acted = store.act(&jobs, action).await.unwrap();
-    assert!(
-        !matches!(acted[0].outcome, ActionOutcome::Refused(_)),
-        "{acted:?}"
-    );
+    change(&store.connect().await.unwrap()).await;
     schema
         .execute(&lock.replace("lock", "unlock"))
         .await
         .unwrap();
-    let claimed = claiming.await.unwrap().unwrap();
-    let claimed = claimed.into_iter();
+    claiming.await.unwrap().unwrap()
+}
+
+/// Runs a claim, and applies `action` to the job `id` while the claim is blocked. Returns the
+/// claimed jobs.
+async fn claim_during(schema: &Schema, id: JobId, action: JobAction) -> Vec<Claimed> {
+    let claimed = claim_while(schema, async |store| {
+        let jobs = JobSelector::Ids(vec![id]);
+        let acted = store.act(&jobs, action).await.unwrap();
+        assert!(
+            !matches!(acted[0].outcome, ActionOutcome::Refused(_)),
+            "{acted:?}"
+        );
+    });
+    let claimed = claimed.await.into_iter();
     claimed
         .map(|job| (job.claim.token.job, job.claim.priority))
         .collect()
 }
 
-type Claimed = (JobId, Priority);
-
-pub(crate) async fn a_claim_takes_no_candidate_on_its_old_terms(schema: Arc<Schema>) {
+/// Creates a clock that stops while another session holds an advisory lock.
+async fn slow_clock(schema: &Schema) {
     let slow_clock = "CREATE FUNCTION {schema}.slow_now() RETURNS bigint LANGUAGE plpgsql AS $$
          BEGIN
              PERFORM pg_advisory_lock_shared(hashtextextended('{schema}', 1));
@@ -111,6 +122,28 @@ pub(crate) async fn a_claim_takes_no_candidate_on_its_old_terms(schema: Arc<Sche
          END $$;
          CREATE VIEW {schema}.slow_clock AS SELECT {schema}.slow_now() AS now_ms";
     schema.execute(slow_clock).await.unwrap();
+}
+
+pub(crate) async fn a_claim_has_no_payload_that_was_replaced_before_it(schema: Arc<Schema>) {
+    slow_clock(&schema).await;
+    let store = schema.builder().clock_table("test_clock");
+    let store = store.connect().await.unwrap();
+    let keyed = |number: u32| NewJob::new("kind", &number).unique_key("u");
+    let holder = enqueue(&store, keyed(1)).await;
+    let claimed = claim_while(&schema, async |store| {
+        let new = keyed(2).on_conflict(OnConflict::Replace);
+        let enqueued = store.enqueue(&[new]).await.unwrap();
+        assert_eq!(enqueued, [Enqueued::Replaced(holder)]);
+    });
+    let claimed = claimed.await;
+    let input = claimed[0].input.as_ref().unwrap();
+    assert_eq!(input.payload.as_str(), "2");
+}
+
+type Claimed = (JobId, Priority);
+
+pub(crate) async fn a_claim_takes_no_candidate_on_its_old_terms(schema: Arc<Schema>) {
+    slow_clock(&schema).await;
     let store = schema.builder().clock_table("test_clock");
     let store = store.connect().await.unwrap();
     let later = JobAction::Reschedule(RunAt::In(Duration::from_secs(3_600)));

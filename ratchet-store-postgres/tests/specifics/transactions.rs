@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
+use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::cluster::{JobWakeups, Wakeup, WakeupStream};
-use ratchet_core::model::Enqueued;
-use ratchet_core::store::{AppTransaction, Checked, Store, TransactionStore};
-use ratchet_core::{Job, JobContext, JobResult, Ratchet, StoreErrorKind, Wakes};
+use ratchet_core::model::{ClaimedJob, Detail, Enqueued};
+use ratchet_core::store::{AppTransaction, Checked, JobStore, Store, TransactionStore};
+use ratchet_core::{
+    Job, JobContext, JobResult, JobState, NewJob, OnConflict, Ratchet, StoreErrorKind, Wakes,
+};
 use ratchet_sql::JOB_TABLES;
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgConnection;
@@ -139,6 +141,46 @@ pub(crate) async fn keys_lost_to_others_leave_the_transaction_usable(schema: Arc
     let (lost, more) = loser.await.unwrap();
     assert_eq!(lost, [Enqueued::Duplicate(won)]);
     assert!(exists(&store, more[0].id()).await);
+}
+
+/// Returns a new job with the unique key `u` that changes the holder of the key.
+fn conflicting(number: u32, how: OnConflict) -> NewJob {
+    NewJob::new("kind", &number)
+        .unique_key("u")
+        .on_conflict(how)
+}
+
+pub(crate) async fn the_holder_of_a_key_changes_with_the_transaction(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    let mut application = application(&schema).await;
+    let holder = enqueue(&store, NewJob::new("kind", &1).unique_key("u")).await;
+    let replaces = |number| [conflicting(number, OnConflict::Replace)];
+    let mut tx = application.begin().await.unwrap();
+    let enqueued = store.enqueue_in(&mut tx, &replaces(2)).await.unwrap();
+    assert_eq!(enqueued, [Enqueued::Replaced(holder)]);
+    // No claim waits for the transaction, and none starts the job with either payload.
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    assert!(claimed.is_empty(), "{claimed:?}");
+    tx.rollback().await.unwrap();
+    let mut tx = application.begin().await.unwrap();
+    store.enqueue_in(&mut tx, &replaces(3)).await.unwrap();
+    tx.commit().await.unwrap();
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    let payload = |job: &ClaimedJob| job.input.as_ref().unwrap().payload.as_str().to_owned();
+    assert_eq!(claimed.iter().map(payload).collect::<Vec<_>>(), ["3"]);
+
+    let restart = [conflicting(4, OnConflict::Restart)];
+    let mut tx = application.begin().await.unwrap();
+    let enqueued = store.enqueue_in(&mut tx, &restart).await.unwrap();
+    assert_eq!(enqueued, [Enqueued::Created(restart[0].id())]);
+    tx.commit().await.unwrap();
+    let jobs = [holder, restart[0].id()];
+    let [running, new] = &store.get(&jobs, Detail::Outline).await.unwrap()[..] else {
+        panic!("expected two jobs");
+    };
+    let (running, new) = (running.as_ref().unwrap(), new.as_ref().unwrap());
+    assert!(running.cancel_requested && running.spec.unique_key.is_none());
+    assert_eq!(new.state, JobState::Blocked);
 }
 
 pub(crate) async fn jobs_with_keys_need_a_transaction(schema: Arc<Schema>) {

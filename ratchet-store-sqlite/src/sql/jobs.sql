@@ -22,8 +22,10 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
 SELECT coalesce(max(id), 0) FROM ratchet_job_data
 
 -- name: find_idempotency_key
--- Returns the first job with an idempotency key. [keys.idempotency] Uses the primary key.
-SELECT job FROM ratchet_idempotency_keys WHERE key = ?1
+-- Returns the first job with an idempotency key, unless the key is free again at ?2.
+-- [keys.idempotency] [keys.expire] Uses the primary key.
+SELECT job FROM ratchet_idempotency_keys
+WHERE key = ?1 AND (expires_at IS NULL OR expires_at > ?2)
 
 -- name: find_unique_key
 -- Returns the unfinished job that has a unique key. [keys.unique] [requeue.key] Uses the primary
@@ -31,8 +33,22 @@ SELECT job FROM ratchet_idempotency_keys WHERE key = ?1
 SELECT job FROM ratchet_unique_keys WHERE key = ?1
 
 -- name: keep_idempotency_key
--- Stores an idempotency key with its first job. [keys.idempotency] [keys.race]
-INSERT INTO ratchet_idempotency_keys (key, job, reserved_at) VALUES (?1, ?2, ?3)
+-- Stores an idempotency key with its first job, until ?4 (NULL: for ever). Replaces a key that is
+-- free again. [keys.idempotency] [keys.expire] [keys.race]
+INSERT INTO ratchet_idempotency_keys (key, job, reserved_at, expires_at) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (key) DO UPDATE
+SET job = excluded.job, reserved_at = excluded.reserved_at, expires_at = excluded.expires_at
+
+-- name: has_free_keys
+-- Returns whether idempotency keys are free again at ?1. Uses ratchet_idempotency_keys_expiry.
+SELECT EXISTS (SELECT 1 FROM ratchet_idempotency_keys WHERE expires_at <= ?1)
+
+-- name: forget_keys
+-- Deletes up to ?2 idempotency keys that are free again at ?1. Uses
+-- ratchet_idempotency_keys_expiry, read in its order.
+DELETE FROM ratchet_idempotency_keys
+WHERE key IN (SELECT key FROM ratchet_idempotency_keys WHERE expires_at <= ?1
+              ORDER BY expires_at LIMIT ?2)
 
 -- name: take_unique_key
 -- Stores a free unique key with the job that gets it. [keys.unique] [keys.race] [requeue.key]
@@ -48,6 +64,32 @@ WHERE key = (SELECT unique_key FROM ratchet_job_data WHERE id = ?1) AND job = ?2
 -- Returns the unique key with which a job was enqueued. [requeue.key] Uses the primary key of
 -- ratchet_job_data.
 SELECT unique_key FROM ratchet_job_data WHERE id = ?1
+
+-- name: find_holder
+-- Returns what an enqueue needs to know about the job that has a unique key. [keys.replace]
+-- [keys.debounce] [keys.follow] [keys.kind] Uses primary keys.
+SELECT job.state, route.kind, job.run_at, job.created_at, job.data
+FROM ratchet_jobs AS job
+JOIN ratchet_routes AS route ON route.id = job.route
+WHERE job.id = ?1 AND job.flags & {unique_key}
+
+-- name: replace_payload
+-- Replaces the payload of a waiting job. [keys.replace] Uses the primary key of ratchet_job_data.
+UPDATE ratchet_job_data SET payload = ?2, payload_version = ?3 WHERE id = ?1
+
+-- name: clear_notes
+-- Deletes the checkpoint and the progress of a job. [keys.replace] Uses the primary key of
+-- ratchet_job_notes.
+UPDATE ratchet_job_notes SET percent = NULL, message = NULL, checkpoint = NULL WHERE job = ?1
+
+-- name: drop_unique_key
+-- Deletes the unique key of a job that has released it. [keys.follow] Uses the primary key of
+-- ratchet_job_data.
+UPDATE ratchet_job_data SET unique_key = NULL WHERE id = ?1
+
+-- name: drop_key_flag
+-- Records that a job has no unique key. [keys.follow] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET flags = flags - (flags & {unique_key}) WHERE id = ?1
 
 -- name: job_exists
 -- Returns whether a job is stored. [enqueue.repeat] Uses the primary key of ratchet_jobs.

@@ -6,8 +6,8 @@ use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::model::{Detail, Enqueued, JobSelector};
 use ratchet_core::store::{AppConnection, AppTransaction, JobStore, WorkflowStore};
 use ratchet_core::{
-    BatchId, Condition, InvalidInput, JobAction, JobState, MemoryStore, NewJob, Priority, Ratchet,
-    StoreErrorKind,
+    BatchId, Condition, InvalidInput, JobAction, JobState, MemoryStore, NewJob, OnConflict,
+    Priority, Ratchet, StoreErrorKind,
 };
 use rusqlite::TransactionBehavior;
 
@@ -88,6 +88,34 @@ async fn keys_are_seen_across_the_transaction_and_the_store() {
         .enqueue_in_blocking(&tx, &[job().unique_key("u")])
         .unwrap();
     assert_eq!(enqueued, [Enqueued::Duplicate(first)]);
+}
+
+#[tokio::test]
+async fn the_holder_of_a_key_changes_with_the_transaction() {
+    let place = Place::new();
+    let store = place.open().await;
+    let keyed = |number: u32| NewJob::new("kind", &number).unique_key("u");
+    let holder = enqueue(&store, keyed(1)).await;
+    let mut database = place.sql();
+    for (number, commits) in [(2, false), (3, true)] {
+        let tx = database.transaction().unwrap();
+        let new = [keyed(number).on_conflict(OnConflict::Replace)];
+        let enqueued = store.enqueue_in_blocking(&tx, &new).unwrap();
+        assert_eq!(enqueued, [Enqueued::Replaced(holder)]);
+        if commits {
+            tx.commit().unwrap();
+        }
+    }
+    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+    assert_eq!(claimed[0].input.as_ref().unwrap().payload.as_str(), "3");
+    let tx = database.transaction().unwrap();
+    let new = keyed(4).on_conflict(OnConflict::Restart);
+    let id = new.id();
+    store.enqueue_in_blocking(&tx, &[new]).unwrap();
+    tx.commit().unwrap();
+    let jobs = store.get(&[holder, id], Detail::Outline).await.unwrap();
+    assert!(jobs[0].as_ref().unwrap().cancel_requested);
+    assert_eq!(jobs[1].as_ref().unwrap().state, JobState::Blocked);
 }
 
 #[tokio::test]

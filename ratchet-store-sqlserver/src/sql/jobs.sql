@@ -48,31 +48,32 @@ DECLARE @new TABLE (id binary(16) NOT NULL, route int NOT NULL, priority smallin
                     unique_key nvarchar(128) COLLATE Latin1_General_BIN2 NULL,
                     idempotency_key nvarchar(128) COLLATE Latin1_General_BIN2 NULL,
                     lane nvarchar(128) COLLATE Latin1_General_BIN2 NULL, state smallint NOT NULL,
-                    recurring nvarchar(128) COLLATE Latin1_General_BIN2 NULL, slot bigint NULL);
+                    recurring nvarchar(128) COLLATE Latin1_General_BIN2 NULL, slot bigint NULL,
+                    unique_for bigint NULL);
 DECLARE @tagged TABLE (job binary(16) NOT NULL,
                        tag nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL);
 DECLARE @stored TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
                   traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
-                  recurring, slot)
+                  recurring, slot, unique_for)
 SELECT CONVERT(binary(16), given.id, 2), given.route, given.priority, given.flags, given.run_at,
        given.delay, {text given.payload}, {text given.retry}, given.timeout, given.stall_timeout,
        {text given.traceparent}, {text given.tracestate}, given.payload_version,
        {name given.unique_key}, {name given.idempotency_key}, {name given.lane}, given.state,
-       {name given.recurring}, given.slot
+       {name given.recurring}, given.slot, given.unique_for
 FROM OPENJSON(@P1) WITH (id char(32), route int, priority smallint, flags smallint, run_at bigint,
                          delay bigint, payload {long}, retry {long}, timeout bigint,
                          stall_timeout bigint, traceparent {long}, tracestate {long},
                          payload_version int, unique_key nvarchar(256),
                          idempotency_key nvarchar(256), lane nvarchar(256), state smallint,
-                         recurring nvarchar(256), slot bigint) AS given
+                         recurring nvarchar(256), slot bigint, unique_for bigint) AS given
 WHERE EXISTS (SELECT 1 FROM {schema}.routes WHERE id = @P3 AND stamp = @P4);
 INSERT INTO @tagged (job, tag)
 SELECT CONVERT(binary(16), given.job, 2), {name given.tag}
 FROM OPENJSON(@P2) WITH (job char(32), tag nvarchar(256)) AS given;
 BEGIN TRANSACTION;
-INSERT INTO {schema}.idempotency_keys ([key], job, reserved_at)
-SELECT idempotency_key, id, @now FROM @new WHERE idempotency_key IS NOT NULL
+INSERT INTO {schema}.idempotency_keys ([key], job, reserved_at, expires_at)
+SELECT idempotency_key, id, @now, @now + unique_for FROM @new WHERE idempotency_key IS NOT NULL
 ORDER BY idempotency_key;
 INSERT INTO {schema}.unique_keys ([key], job)
 SELECT unique_key, id FROM @new WHERE unique_key IS NOT NULL ORDER BY unique_key;
@@ -96,7 +97,9 @@ SELECT (SELECT COUNT_BIG(*) FROM @stored), (SELECT COUNT_BIG(*) FROM @new)
 
 -- name: find_keys
 -- Returns which of these jobs are stored (0), and which jobs have these idempotency keys (1) and
--- unique keys (2). [enqueue.repeat] [keys.idempotency] [keys.unique] Primary keys.
+-- unique keys (2). The idempotency keys that are free again have 3. [enqueue.repeat]
+-- [keys.idempotency] [keys.expire] [keys.unique] Primary keys.
+DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 DECLARE @idempotency TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
@@ -107,7 +110,7 @@ SELECT 0 AS what, CAST(NULL AS nvarchar(128)) COLLATE Latin1_General_BIN2 AS [ke
 FROM {schema}.jobs
 WHERE id IN (SELECT id FROM @wanted)
 UNION ALL
-SELECT 1, [key], job FROM {schema}.idempotency_keys
+SELECT CASE WHEN expires_at <= @now THEN 3 ELSE 1 END, [key], job FROM {schema}.idempotency_keys
 WHERE [key] IN (SELECT name FROM @idempotency)
 UNION ALL
 SELECT 2, [key], job FROM {schema}.unique_keys
@@ -391,3 +394,83 @@ DELETE attempt
 FROM @gone AS gone
 INNER LOOP JOIN {schema}.attempts AS attempt WITH (FORCESEEK, ROWLOCK) ON attempt.job = gone.id;
 SELECT id FROM @gone
+
+-- name: lock_holders
+-- Returns those of these jobs that have their unique keys, with the time, and locks them until the
+-- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary keys. The rows
+-- are written unchanged, which locks them on every server.
+DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+UPDATE job SET flags = job.flags
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, @now
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
+LEFT JOIN {schema}.routes AS route ON route.id = job.route
+WHERE job.flags & {unique_key} = {unique_key}
+ORDER BY job.id
+
+-- name: replace_payloads
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
+-- progress. Must run in a transaction that has locked the jobs. [keys.replace] [keys.debounce]
+-- Primary keys.
+DECLARE @given TABLE (job binary(16) NOT NULL PRIMARY KEY, payload nvarchar(max) NOT NULL,
+                      payload_version int NULL, run_at bigint NOT NULL);
+INSERT INTO @given (job, payload, payload_version, run_at)
+SELECT CONVERT(binary(16), given.job, 2), {text given.payload}, given.payload_version, given.run_at
+FROM OPENJSON(@P1) WITH (job char(32), payload {long}, payload_version int, run_at bigint) AS given;
+UPDATE data SET payload = given.payload, payload_version = given.payload_version
+FROM @given AS given
+INNER LOOP JOIN {schema}.job_data AS data WITH (FORCESEEK, ROWLOCK) ON data.id = given.job;
+UPDATE notes SET [percent] = NULL, message = NULL, [checkpoint] = NULL
+FROM @given AS given
+INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = given.job;
+UPDATE job SET run_at = given.run_at
+FROM @given AS given
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = given.job
+
+-- name: release_keys
+-- Deletes the unique keys of running jobs, so that new jobs can acquire them. Must run in a
+-- transaction that has locked the jobs. [keys.follow] Primary keys.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+DELETE held
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.job_data AS data ON data.id = wanted.id
+INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
+WHERE held.job = data.id;
+UPDATE data SET unique_key = NULL
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.job_data AS data WITH (FORCESEEK, ROWLOCK) ON data.id = wanted.id;
+UPDATE job SET flags = job.flags - (job.flags & {unique_key})
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id
+
+-- name: drop_keys
+-- Deletes those of these idempotency keys that are free again, so that new jobs can acquire them.
+-- [keys.expire] Primary key.
+DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (name) SELECT DISTINCT {name value} FROM OPENJSON(@P1);
+DELETE used
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.idempotency_keys AS used WITH (FORCESEEK, ROWLOCK)
+    ON used.[key] = wanted.name
+WHERE used.expires_at <= @now
+
+-- name: forget_keys
+-- Deletes up to @P1 idempotency keys that are free again, except those that another transaction has
+-- locked. idempotency_keys_expiry, read in its order, and the primary key.
+DECLARE @now bigint = {now};
+DECLARE @free TABLE (name nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL PRIMARY KEY);
+INSERT INTO @free (name)
+SELECT TOP (@P1) [key] FROM {schema}.idempotency_keys WITH (ROWLOCK{passing})
+WHERE expires_at <= @now
+ORDER BY expires_at, [key];
+DELETE used
+FROM @free AS free
+INNER LOOP JOIN {schema}.idempotency_keys AS used WITH (FORCESEEK, ROWLOCK)
+    ON used.[key] = free.name
+WHERE used.expires_at <= @now

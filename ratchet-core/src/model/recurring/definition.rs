@@ -84,7 +84,22 @@ impl Recurring {
     /// Sets the job that runs. For each slot, a copy of `job` is enqueued, which is due at the time
     /// of the slot.
     ///
-    /// `job` itself must have no key, lane, trace, due time, parent, batch or signal.
+    /// `job` itself must have no idempotency key, lane, trace, due time, parent, batch or signal.
+    /// It may have a unique key if the definition has [`Overlap::Skip`]. A slot is then skipped
+    /// while any unfinished job has this key, also one that a client or another definition has
+    /// enqueued, and the job of a slot makes their jobs duplicates.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use ratchet::{NewJob, Overlap, Recurring};
+    ///
+    /// // A client enqueues the same job, with the same key, when a customer asks for it.
+    /// let hourly = Recurring::every(Duration::from_secs(3_600))
+    ///     .job(NewJob::new("sync", &7).unique_key("sync:7"))
+    ///     .overlap(Overlap::Skip)
+    ///     .named("hourly-sync");
+    /// assert!(hourly.check().is_ok());
+    /// ```
     pub fn job(mut self, job: NewJob) -> Self {
         self.job = Some(job);
         self
@@ -152,8 +167,15 @@ fn whole(at: Timestamp) -> Timestamp {
 /// Returns the specification that all jobs of the definition share.
 fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
     job.validate()?;
-    if job.due() != RunAt::Now {
-        return Err(refused("run_at"));
+    for (field, set) in [
+        ("run_at", job.due() != RunAt::Now),
+        ("on_conflict", job.changes_holder()),
+        ("all_or_nothing", job.is_all_or_nothing()),
+        ("unique_for", job.key_lifetime().is_some()),
+    ] {
+        if set {
+            return Err(refused(field));
+        }
     }
     Ok(job.spec().clone())
 }
@@ -185,8 +207,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The prefix of the unique keys that jobs get under [`Overlap::Skip`]. After the prefix, the
-    /// key contains the name of the definition.
+    /// The prefix of the unique keys that jobs get under [`Overlap::Skip`], unless the definition
+    /// has a key of its own. After the prefix, the key contains the name of the definition.
     pub const KEY_PREFIX: &'static str = "recurring/";
 
     /// The maximum length of a definition's name, in bytes. With [`KEY_PREFIX`](Self::KEY_PREFIX)
@@ -266,7 +288,7 @@ impl Definition {
             name: self.name.clone(),
             slot,
         });
-        if self.overlap == Overlap::Skip {
+        if self.overlap == Overlap::Skip && spec.unique_key.is_none() {
             let key = format!("{}{}", Self::KEY_PREFIX, self.name);
             // The name was checked to be short enough.
             spec.unique_key = Name::new("unique_key", key).ok();
@@ -315,8 +337,11 @@ impl Definition {
             batch,
             signal,
         } = &self.job;
+        if unique_key.is_some() && self.overlap == Overlap::Allow {
+            let problem = "of the job of a recurring definition needs `Overlap::Skip`";
+            return Err(InvalidInput::new("unique_key", problem));
+        }
         for (field, set) in [
-            ("unique_key", unique_key.is_some()),
             ("idempotency_key", idempotency_key.is_some()),
             ("lane", lane.is_some()),
             ("trace", trace.is_some()),
@@ -337,7 +362,7 @@ impl Definition {
 mod tests {
     use super::*;
     use crate::id::{BatchId, JobId};
-    use crate::model::Condition;
+    use crate::model::{Condition, OnConflict};
     use crate::trace::TraceContext;
 
     fn whole_one() -> Recurring {
@@ -398,6 +423,34 @@ mod tests {
             (job().wait_for("s", Duration::from_secs(1)), "signal"),
         ] {
             assert_eq!(field(whole_one().job(job)), refused);
+        }
+        let keyed = || job().unique_key("k");
+        for (job, refused) in [
+            (keyed().on_conflict(OnConflict::Replace), "on_conflict"),
+            (keyed().all_or_nothing(), "all_or_nothing"),
+            (
+                keyed()
+                    .idempotency_key("i")
+                    .unique_for(Duration::from_secs(1)),
+                "unique_for",
+            ),
+        ] {
+            let skipping = whole_one().overlap(Overlap::Skip).job(job);
+            assert_eq!(field(skipping), refused);
+        }
+    }
+
+    #[test]
+    fn the_jobs_of_slots_have_the_key_of_the_definition_or_one_by_its_name() {
+        let skipping = || whole_one().overlap(Overlap::Skip);
+        let keyed = skipping().job(NewJob::new("kind", &1).unique_key("sync"));
+        for (recurring, expected) in [
+            (whole_one(), None),
+            (skipping(), Some("recurring/nightly")),
+            (keyed, Some("sync")),
+        ] {
+            let spec = recurring.check().unwrap().spec(None);
+            assert_eq!(spec.unique_key.as_ref().map(Name::as_str), expected);
         }
     }
 

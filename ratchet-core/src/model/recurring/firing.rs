@@ -223,8 +223,8 @@ pub enum Fired {
     /// The jobs were stored, and the definition was advanced to its next slot. Contains the answer
     /// for each job, in order.
     ///
-    /// The answer `Duplicate` means that the job was skipped, because a job of an earlier slot has
-    /// not ended.
+    /// The answer `Duplicate` means that the job was skipped, because another job with its unique
+    /// key has not ended.
     Applied(Vec<Enqueued>),
     /// The token of the firing is not the definition's current token; nothing changed.
     Stale,

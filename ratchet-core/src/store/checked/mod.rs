@@ -190,7 +190,7 @@ pub fn check_enqueue(
     let features = JobFeatures::of(store);
     check(
         operation,
-        jobs.iter().try_for_each(|job| features.check(job.spec())),
+        jobs.iter().try_for_each(|job| features.check_new(job)),
     )
 }
 

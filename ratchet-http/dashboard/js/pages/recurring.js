@@ -70,7 +70,8 @@ function columns(load) {
     { name: "job", label: "Job", value: (one) => [one.kind, one.queue], cell: (one) => [
       h("a", { href: way(["jobs"], { kind: one.kind }) }, one.kind), h("span", { class: "under" }, "in ", one.queue)] },
     { name: "missed", label: "If missed", value: (one) => [one.misfire, one.catch_up], cell: (one) => ({ skip: "skipped", fire_once: "fires once", catch_up: `catches up ${one.catch_up}` }[one.misfire] ?? one.misfire) },
-    { name: "overlap", label: "If it still runs", value: (one) => one.overlap, cell: (one) => ({ allow: "runs beside it", skip: "skipped" }[one.overlap] ?? one.overlap) },
+    { name: "overlap", label: "If it still runs", value: (one) => [one.overlap, one.unique_key], cell: (one) => [
+      { allow: "runs beside it", skip: "skipped" }[one.overlap] ?? one.overlap, one.unique_key && h("span", { class: "under" }, "by the key ", one.unique_key)] },
     { name: "do", label: "", kind: "tight span", value: (one) => [one.paused, one.kind], cell: (one) => h("div", { class: "buttons" }, trigger(one, load), toggle(one, load)) },
   ];
 }

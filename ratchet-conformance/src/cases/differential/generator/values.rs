@@ -6,7 +6,7 @@ use ratchet_core::model::*;
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
     Aging, BatchId, ClaimToken, Incarnation, JobId, JobState, Misfire, Name, NewJob, NodeId,
-    Overlap, Priority, Recurring, RetryPolicy, Selection,
+    OnConflict, Overlap, Priority, Recurring, RetryPolicy, Selection,
 };
 
 use super::{CAPABILITIES, Generator, KINDS, QUEUES, RESOURCES, TAGS};
@@ -178,7 +178,16 @@ impl Generator {
         if self.chance(1) {
             job = job.queue("");
         }
+        if number % 6 == 1 {
+            job = job.all_or_nothing();
+        }
+        if number % 2 == 0 && job.spec().idempotency_key.is_some() {
+            job = job.unique_for(Duration::from_secs(3));
+        }
         job = self.entangle(job);
+        if number % 3 == 2 && self.workflows {
+            job = conflicting(job, number);
+        }
         self.fresh.push(job.id());
         self.jobs.push(job.clone());
         job
@@ -306,7 +315,8 @@ impl Generator {
         };
         let misfires = [Misfire::Skip, Misfire::FireOnce, Misfire::CatchUp(3)];
         recurring = recurring.misfire(self.pick(&misfires));
-        if self.chance(40) {
+        let skips = self.chance(40);
+        if skips {
             recurring = recurring.overlap(Overlap::Skip);
         }
         if self.chance(15) {
@@ -315,7 +325,11 @@ impl Generator {
         if self.chance(15) {
             recurring = recurring.ends_at(now + self.millis(5_000..20_000));
         }
-        let job = NewJob::new(self.pick(&KINDS), &self.random.u8(0..2));
+        let (kind, number) = (self.pick(&KINDS), self.random.u8(0..2));
+        let mut job = NewJob::new(kind, &number);
+        if skips && number == 1 {
+            job = job.unique_key("u");
+        }
         let put = put(recurring.job(job.queue(self.pick(&QUEUES))).named(named));
         let mut put = put.declared(self.random.bool());
         put.incarnation = Incarnation::from_bytes(self.random.u128(..).to_be_bytes());
@@ -339,5 +353,19 @@ impl Generator {
             }
         }
         some
+    }
+}
+
+/// Lets the enqueue of the job change the holder of its unique key, if the job can. Depends on
+/// `number`, as a random choice would change all later choices of a known seed.
+fn conflicting(job: NewJob, number: usize) -> NewJob {
+    if job.spec().unique_key.is_none() || job.spec().lane.is_some() {
+        return job;
+    }
+    let delay = Duration::from_millis(700);
+    match number / 3 % 4 {
+        0 => job.debounce(delay, delay * 3),
+        1 => job.on_conflict(OnConflict::Restart),
+        _ => job.on_conflict(OnConflict::Replace),
     }
 }

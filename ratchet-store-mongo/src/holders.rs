@@ -1,0 +1,107 @@
+//! Changes the jobs that have the unique keys of new jobs.
+
+use mongodb::bson::{Bson, Document, doc};
+use ratchet_core::model::{HolderChange, KeyHolder, TakenKeys, payload_version_to_stored};
+use ratchet_core::{JobId, JobState};
+
+use crate::connection::Tx;
+use crate::error::{Failure, Result};
+use crate::pipelines::{code, ids};
+use crate::row;
+use crate::store::MongoStore;
+
+impl MongoStore {
+    /// Reads the jobs that have unique keys of new jobs, if an enqueue may change them. Adds them
+    /// to `taken`.
+    ///
+    /// # Errors
+    /// Returns `Contention` if one of the jobs no longer has its key.
+    pub(crate) async fn find_holders(
+        &self,
+        on: &mut Tx<'_>,
+        jobs: &[JobId],
+        taken: &mut TakenKeys<'_>,
+    ) -> Result<()> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let these = doc! { "_id": { "$in": ids(jobs) }, "live_key": { "$exists": true } };
+        let only = doc! { "state": 1, "route": 1, "run_at": 1, "created_at": 1 };
+        let found = on.find(&self.main().jobs, these, row::fields(only)).await?;
+        if found.len() < jobs.len() {
+            return Err(changed());
+        }
+        for row in &found {
+            let route = self.routes().get(row::int(row, "route")?);
+            // A job whose route is not known yet belongs to a kind that this call does not have.
+            if let Some(route) = route {
+                let state = JobState::from_code(row::int(row, "state")?)?;
+                let (run_at, created_at) = (row::int(row, "run_at")?, row::int(row, "created_at")?);
+                let job = row::job_id(row, "_id")?;
+                taken.holder(KeyHolder::new(job, state, route.kind, run_at, created_at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the jobs that have unique keys of new jobs. If another call has changed one of them
+    /// since this transaction began, the server ends the transaction.
+    pub(crate) async fn change_holders(
+        &self,
+        tx: &mut Tx<'_>,
+        changes: &[HolderChange],
+    ) -> Result<()> {
+        for change in changes {
+            let (filter, update) = statement(change);
+            if tx.update_one(&self.main().jobs, filter, update).await? != 1 {
+                return Err(changed());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the filter and the update of a change. The filter compares what the table of
+/// [`OnConflict`](ratchet_core::OnConflict) has decided from. [keys.replace] [keys.debounce]
+/// [keys.follow] [keys.restart]
+fn statement(change: &HolderChange) -> (Document, Document) {
+    let mut filter = doc! {
+        "_id": row::id(change.job()),
+        "live_key": { "$exists": true },
+    };
+    match change {
+        HolderChange::Replace {
+            payload,
+            payload_version,
+            run_at,
+            ..
+        } => {
+            let waiting = [JobState::Pending, JobState::Blocked, JobState::Paused];
+            let waiting: Vec<Bson> = waiting.map(|state| code(state).into()).into();
+            filter.insert("state", doc! { "$in": waiting });
+            let mut set = doc! { "payload": payload.as_str(), "run_at": *run_at };
+            let mut unset = doc! { "checkpoint": "", "progress": "" };
+            match payload_version_to_stored(*payload_version) {
+                Some(version) => set.insert("payload_version", version),
+                None => unset.insert("payload_version", ""),
+            };
+            (filter, doc! { "$set": set, "$unset": unset })
+        }
+        HolderChange::GiveUp { cancel, .. } => {
+            filter.insert("state", code(JobState::Running));
+            // The new job waits for this one.
+            let mut set = doc! { "children": true };
+            if *cancel {
+                set.insert("cancel_requested", true);
+            }
+            (
+                filter,
+                doc! { "$set": set, "$unset": { "unique_key": "", "live_key": "" } },
+            )
+        }
+    }
+}
+
+fn changed() -> Failure {
+    Failure::contention("the holder of a unique key changed during the call")
+}
