@@ -35,6 +35,7 @@ mod recurring_fire;
 mod report;
 mod restart;
 mod retry;
+mod rewind;
 mod settle;
 mod signal;
 mod tag;
@@ -84,6 +85,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     batch::CASES,
     signal::CASES,
     restart::CASES,
+    rewind::CASES,
     page::CASES,
     purge::CASES,
     tag::CASES,

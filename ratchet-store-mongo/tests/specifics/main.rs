@@ -83,8 +83,7 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
         idle_rates_come_from_an_index;
     rates: the_server_forgets_idle_keys_and_no_fence
         what_was_granted_before_a_loss_is_not_counted_again;
-    routes: a_number_that_a_restore_gave_away_is_not_used
-        a_client_of_the_application_looks_at_the_routes_every_second
+    routes: a_lost_connection_makes_the_cache_compare_its_routes
         jobs_of_a_route_that_does_not_exist_are_found;
     secured: the_rights_in_the_guide_are_enough a_missing_right_does_not_show_a_result
         a_user_that_was_dropped_and_created_again_is_let_in;

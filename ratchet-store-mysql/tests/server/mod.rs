@@ -309,6 +309,15 @@ impl Vandal for Database {
         self.execute(&spoil.replace("{name}", name.as_str())).await
     }
 
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes"]) {
+            self.execute(&format!("DELETE FROM {{database}}.ratchet_{table}"))
+                .await?;
+        }
+        self.execute("DELETE FROM {database}.ratchet_routes WHERE id > 1")
+            .await
+    }
+
     async fn spoil_schema(&self) -> Result<(), BoxError> {
         self.execute("DROP TABLE {database}.ratchet_migrations")
             .await

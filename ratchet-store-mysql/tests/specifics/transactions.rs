@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::Vandal as _;
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
-use ratchet_core::model::{Enqueued, Report, ReportKind};
+use ratchet_core::model::{Detail, Enqueued, Report, ReportKind};
 use ratchet_core::store::{JobStore, Store};
-use ratchet_core::{Ratchet, StoreErrorKind};
+use ratchet_core::{NewJob, Ratchet, StoreErrorKind};
 use ratchet_sql::JOB_TABLES;
 use ratchet_store_mysql::MysqlStore;
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
@@ -265,4 +266,24 @@ pub(crate) async fn a_client_enqueues_in_transactions(database: Arc<Database>) {
     assert!(!exists(&store, one.id()).await);
     tx.commit().await.unwrap();
     assert!(exists(&store, one.id()).await && exists(&store, two.id()).await);
+}
+
+pub(crate) async fn cached_routes_that_were_lost_are_not_used(database: Arc<Database>) {
+    let pool = MySqlPoolOptions::new().max_connections(2);
+    let pool = pool.connect(&database.url).await.unwrap();
+    let store = MysqlStore::pool_builder(pool).connect().await.unwrap();
+    let of = |kind| NewJob::new(kind, &1);
+    for mine in [of("mine"), of("mine").unique_key("key")] {
+        store.enqueue(&[of("first"), of("mine")]).await.unwrap();
+        database.lose_routes().await.unwrap();
+        let fresh = open(&database).await;
+        let ids = [enqueue(&fresh, of("other")).await, mine.id()];
+        let mut application = application(&database).await;
+        let mut tx = application.begin().await.unwrap();
+        store.enqueue_in(&mut tx, &[mine]).await.unwrap();
+        tx.commit().await.unwrap();
+        let stored = fresh.get(&ids, Detail::Outline).await.unwrap();
+        let kinds = stored.iter().flatten().map(|job| &job.spec.route.kind);
+        assert!(kinds.eq(["other", "mine"]));
+    }
 }

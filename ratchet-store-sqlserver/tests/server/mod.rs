@@ -232,6 +232,15 @@ impl Vandal for Schema {
         self.execute(&spoil.replace("{name}", name.as_str())).await
     }
 
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes"]) {
+            self.execute(&format!("DELETE FROM {{schema}}.{table}"))
+                .await?;
+        }
+        self.execute("DELETE FROM {schema}.routes WHERE id > 1")
+            .await
+    }
+
     async fn spoil_schema(&self) -> Result<(), BoxError> {
         self.execute("DROP TABLE {schema}.migrations").await
     }
