@@ -20,6 +20,7 @@ mod keys;
 mod lane;
 mod limits;
 mod link;
+mod link_race;
 mod lock;
 mod migrate;
 mod node;
@@ -81,6 +82,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     permit::CASES,
     rate::CASES,
     link::CASES,
+    link_race::CASES,
     conditions::CASES,
     batch::CASES,
     signal::CASES,
