@@ -58,3 +58,17 @@ ratchet_sql::dialect_statements! { Mysql;
 
 /// Statement that creates the table `migrations`. The scripts of the migrations contain it.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
+
+#[cfg(test)]
+mod tests {
+    use super::TEXTS;
+    use crate::query::UNDIVIDED;
+
+    #[test]
+    fn statements_with_a_table_and_a_limit_are_undivided() {
+        TEXTS.map(|name, text| {
+            let has_both = text.contains("{rows") && text.contains("LIMIT $");
+            assert_eq!(text.contains(UNDIVIDED), has_both, "{name}");
+        });
+    }
+}

@@ -63,7 +63,8 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
         keys_lost_to_others_leave_the_transaction_usable jobs_need_a_transaction
         a_closed_store_refuses a_session_with_other_settings_works
         the_pool_of_the_application_keeps_its_settings a_client_enqueues_in_transactions
-        cached_routes_that_were_lost_are_not_used;
+        cached_routes_that_were_lost_are_not_used
+        a_deadlock_leaves_the_settings_of_the_session;
 };
 
 fn main() -> ExitCode {
