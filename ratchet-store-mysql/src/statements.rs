@@ -4,7 +4,7 @@
 use ratchet_sql::OwnStatements;
 
 use crate::dialect::Mysql;
-use crate::words::Place;
+use crate::words::TableNames;
 
 /// A statement on the tables of one store.
 pub(crate) type Statement = ratchet_sql::Statement<Mysql>;
@@ -13,11 +13,11 @@ pub(crate) type Statement = ratchet_sql::Statement<Mysql>;
 pub(crate) type Statements = ratchet_sql::Statements<Mysql>;
 
 /// Builds all statements. `now` is the SQL expression of the clock.
-pub(crate) fn statements(place: &Place, now: &str) -> Statements {
+pub(crate) fn statements(names: &TableNames, now: &str) -> Statements {
     load(|name, text| {
         #[cfg(feature = "mutants")]
         let text = ratchet_mutant::text(name, text);
-        Statement::new(text, place.render(&ratchet_sql::render(name, text), now))
+        Statement::new(text, names.render(&ratchet_sql::render(name, text), now))
     })
 }
 

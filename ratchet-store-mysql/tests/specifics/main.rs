@@ -18,13 +18,13 @@ mod transactions;
 
 use std::process::ExitCode;
 
-use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_conformance::{DatabaseTest, DatabaseTests, database_tests};
 use ratchet_core::store::Checked;
 use ratchet_store_mysql::MysqlStore;
 
 use crate::server::Database;
 
-const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
+const TESTS: &[(&str, DatabaseTest<Database>)] = database_tests! {
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable killed_connections_are_replaced
         quiet_connections_are_replaced
@@ -68,7 +68,7 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
 };
 
 fn main() -> ExitCode {
-    PlaceTests::default().on(server::SERVER, TESTS).run()
+    DatabaseTests::default().on(server::SERVER, TESTS).run()
 }
 
 pub(crate) async fn open(database: &Database) -> Checked<MysqlStore> {

@@ -27,13 +27,13 @@ mod undelivered;
 
 use std::process::ExitCode;
 
-use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_conformance::{DatabaseTest, DatabaseTests, database_tests};
 use ratchet_core::store::Checked;
 use ratchet_store_postgres::PostgresStore;
 
 use crate::server::Schema;
 
-const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
+const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
     archive: a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other
         a_document_that_cannot_be_read_harms_only_itself a_pool_of_one_is_enough_to_archive
         a_pool_of_one_is_enough_for_linked_jobs
@@ -124,7 +124,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
 };
 
 fn main() -> ExitCode {
-    PlaceTests::default()
+    DatabaseTests::default()
         .on(server::SERVER, TESTS)
         .needing("standby", server::STANDBY)
         .run()

@@ -4,12 +4,12 @@ use ratchet_conformance::kit::{enqueue, job};
 use ratchet_core::NewJob;
 use ratchet_core::store::DiagnosticStore;
 
-use crate::Place;
+use crate::TempDatabase;
 
 #[tokio::test]
 async fn jobs_without_a_route_are_found() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     enqueue(&store, job()).await;
     enqueue(&store, NewJob::new("mine", &1)).await;
     let lost = async || {
@@ -19,6 +19,6 @@ async fn jobs_without_a_route_are_found() {
     };
     assert_eq!(lost().await, []);
     let lose = "DELETE FROM ratchet_routes WHERE kind = 'mine'";
-    place.sql().execute(lose, []).unwrap();
+    db.sql().execute(lose, []).unwrap();
     assert_eq!(lost().await[0].detail.as_deref(), Some("1 of route 2"));
 }
