@@ -150,6 +150,19 @@ pub trait Vandal: Send + Sync {
     /// Any error. The suite then fails the case.
     async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError>;
 
+    /// Deletes all jobs, and all stored routes except the first one, as the restore of an older
+    /// backup does. New routes then get the ids of the deleted ones. If the store uses cached
+    /// routes for some time without comparing them with the database, returns after that time.
+    ///
+    /// The default implementation does nothing. It suits stores that keep the whole route in each
+    /// job.
+    ///
+    /// # Errors
+    /// Any error. The suite then fails the case.
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// Makes the stored schema version unreadable and removes a part of the schema. The suite calls
     /// this method only for stores with diagnostics.
     ///

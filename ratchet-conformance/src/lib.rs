@@ -85,8 +85,8 @@
 //! suite lists only the case `setup::…`. This case fails, and names the difference.
 //!
 //! # Other tests of a store
-//! [`PlaceTests`] runs your own tests, each in an empty database. [`kit`] has functions that most
-//! of these tests need, and [`Proxy`] makes connections fail.
+//! [`DatabaseTests`] runs your own tests, each in an empty database. [`kit`] has functions that
+//! most of these tests need, and [`Proxy`] makes connections fail.
 //!
 //! # Results
 //! The message of a failure names the store and the clauses that the failed assertion checks. It
@@ -143,12 +143,12 @@ mod cases;
 mod clauses;
 mod coordinator;
 mod cx;
+mod database;
 mod fixture;
 pub mod kit;
 mod memory;
 mod node;
 mod notes;
-mod place;
 mod process;
 mod recorder;
 mod repeat;
@@ -167,11 +167,11 @@ pub use coordinator::{
     CoordinatorFactory, CoordinatorFixture, CoordinatorSuite, Outage, Proxy, Transport,
 };
 pub use cx::Cx;
+pub use database::{DatabaseTest, DatabaseTests, TestDatabase, TestServer};
 pub use fixture::{
     BoxError, Factory, Fixture, MachineClock, Power, Provision, Residue, Restart, TestClock, Vandal,
 };
 pub use memory::MemoryFixture;
-pub use place::{Place, PlaceTest, PlaceTests, TestServer};
 pub use required::is_required;
 pub use runner::Failure;
 pub use slot::Slot;

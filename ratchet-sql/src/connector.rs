@@ -135,6 +135,12 @@ macro_rules! lender {
     };
 }
 
+/// Maximum time that a transaction may stay idle before the server ends its session, if the server
+/// has such a limit. If a client vanishes between two statements, its transaction keeps its row
+/// locks, for example on the row of a leader's lock ([guard.write]) or of a node. This limit is
+/// well below the TTL of a lock.
+pub const IDLE_IN_TRANSACTION: Duration = Duration::from_secs(5);
+
 /// Waits for a step of opening a connection.
 ///
 /// # Errors

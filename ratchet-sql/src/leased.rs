@@ -16,7 +16,7 @@ pub struct Leased<C: Connector> {
     connector: Arc<C>,
     generation: Generation,
     made: Made,
-    place: Place<C>,
+    origin: Origin<C>,
     /// Whether the state of the connection is unknown, because a call is still running or was not
     /// completed.
     broken: bool,
@@ -28,7 +28,7 @@ pub struct Leased<C: Connector> {
 
 /// Where a connection comes from. In the first two cases, the connection is `None` once the lease
 /// was dropped.
-pub(crate) enum Place<C: Connector> {
+pub(crate) enum Origin<C: Connector> {
     /// The store's own pool.
     Kept {
         open: Option<Open<C::Connection>>,
@@ -46,13 +46,13 @@ impl<C: Connector> Leased<C> {
         connector: Arc<C>,
         generation: Generation,
         made: Made,
-        place: Place<C>,
+        origin: Origin<C>,
     ) -> Self {
         Self {
             connector,
             generation,
             made,
-            place,
+            origin,
             broken: false,
             loss: Loss::No,
             in_transaction: false,
@@ -66,20 +66,20 @@ impl<C: Connector> Leased<C> {
 
     /// Returns whether the connection belongs to a pool of the application.
     pub const fn is_lent(&self) -> bool {
-        matches!(self.place, Place::Lent(_))
+        matches!(self.origin, Origin::Lent(_))
     }
 
     /// Returns whether this is the connection for heartbeats and locks.
     pub const fn is_liveness(&self) -> bool {
-        matches!(self.place, Place::Liveness(_))
+        matches!(self.origin, Origin::Liveness(_))
     }
 
     /// Returns the connection. Use [`begin_call`](Self::begin_call) to send a statement.
     pub fn connection(&mut self) -> Option<&mut C::Connection> {
-        match &mut self.place {
-            Place::Kept { open, .. } => open.as_mut().map(|open| &mut open.connection),
-            Place::Lent(lent) => lent.as_deref_mut(),
-            Place::Liveness(slot) => slot.as_mut().map(|open| &mut open.connection),
+        match &mut self.origin {
+            Origin::Kept { open, .. } => open.as_mut().map(|open| &mut open.connection),
+            Origin::Lent(lent) => lent.as_deref_mut(),
+            Origin::Liveness(slot) => slot.as_mut().map(|open| &mut open.connection),
         }
     }
 
@@ -129,8 +129,8 @@ impl<C: Connector> Drop for Leased<C> {
         let now = self.generation.made_now();
         // Closing a connection here sends no message to the server, because the network may be the
         // reason why the call was abandoned.
-        match &mut self.place {
-            Place::Kept { open, keep, .. } => match open.take() {
+        match &mut self.origin {
+            Origin::Kept { open, keep, .. } => match open.take() {
                 Some(open) if !spoiled => keep.put_back(open, now),
                 open => {
                     drop(open);
@@ -140,12 +140,12 @@ impl<C: Connector> Drop for Leased<C> {
                     }
                 }
             },
-            Place::Lent(lent) => {
+            Origin::Lent(lent) => {
                 if let Some(lent) = lent.take_if(|_| spoiled) {
                     C::Lender::discard(lent);
                 }
             }
-            Place::Liveness(slot) => match &mut **slot {
+            Origin::Liveness(slot) => match &mut **slot {
                 Some(open) if !spoiled => open.idle_since = now.at(),
                 slot => *slot = None,
             },

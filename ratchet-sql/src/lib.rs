@@ -54,7 +54,7 @@ mod workflows;
 
 pub use arguments::{Argument, Column, Element, List};
 pub use connections::Connections;
-pub use connector::{Connector, Lender, Purpose, connect_within};
+pub use connector::{Connector, IDLE_IN_TRANSACTION, Lender, Purpose, connect_within};
 pub use diagnostics::add_finding;
 pub use dialect::{Dialect, Lease, Query, Row, Run};
 pub use failure::{Failure, Loss, Result};

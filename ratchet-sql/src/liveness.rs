@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 use crate::connector::{Connector, Purpose};
 use crate::failure::{Failure, Result};
 use crate::generation::{Generation, Made};
-use crate::leased::{Leased, Place};
+use crate::leased::{Leased, Origin};
 use crate::pool::Open;
 
 /// The connection that is reserved for heartbeats and locks. It is opened when it is first needed,
@@ -62,7 +62,7 @@ impl<C: Connector> Liveness<C> {
             }
         };
         let (connector, generation) = (Arc::clone(&self.connector), self.generation.clone());
-        Ok(Leased::new(connector, generation, made, Place::Liveness(slot)).into())
+        Ok(Leased::new(connector, generation, made, Origin::Liveness(slot)).into())
     }
 
     /// Replaces the connection by a new one, and keeps the old one in no case.

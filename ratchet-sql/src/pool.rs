@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::connector::{Connector, Lender, Purpose};
 use crate::failure::{Failure, Result};
 use crate::generation::{Generation, Made};
-use crate::leased::{Leased, Place};
+use crate::leased::{Leased, Origin};
 
 /// The pool of connections for jobs.
 pub struct Pool<C: Connector> {
@@ -109,7 +109,7 @@ impl<C: Connector> Pool<C> {
     /// `Timeout` if no connection was free within the acquire timeout. `Unavailable` if the pool is
     /// closed or a new connection cannot be opened.
     pub async fn lease(&self) -> Result<C::Lease> {
-        let (made, place) = match &self.source {
+        let (made, origin) = match &self.source {
             Source::Own(keep) => {
                 let permit = keep.permit().await?;
                 let now = self.generation.made_now();
@@ -121,20 +121,20 @@ impl<C: Connector> Pool<C> {
                     }
                 };
                 let made = open.made;
-                let place = Place::Kept {
+                let origin = Origin::Kept {
                     open: Some(open),
                     keep: Arc::clone(keep),
                     _permit: permit,
                 };
-                (made, place)
+                (made, origin)
             }
             Source::Theirs(lender) => {
                 let now = self.generation.made_now();
-                (now, Place::Lent(Some(lender.lend().await?)))
+                (now, Origin::Lent(Some(lender.lend().await?)))
             }
         };
         let (connector, generation) = (Arc::clone(&self.connector), self.generation.clone());
-        Ok(Leased::new(connector, generation, made, place).into())
+        Ok(Leased::new(connector, generation, made, origin).into())
     }
 
     /// Returns whether the pool was closed.

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::dialect::{Dialect, Run};
 use crate::enqueue::need_more_than_an_insert;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Loss, Result};
 use crate::fair::Turns;
 use crate::store::SqlStore;
 
@@ -19,7 +19,7 @@ const TRIES: u32 = 5;
 /// A connection on which a transaction of the application is open. If an enqueue fails, the store
 /// rolls back to a savepoint on this connection.
 pub trait Savepoint<D: Dialect>: Run<D> {
-    /// Whether to set a savepoint even if the jobs need only one insert.
+    /// Whether a failed insert leaves the transaction usable, so that each call needs a savepoint.
     const ALWAYS: bool;
 
     /// Returns whether the transaction can continue after this failure, provided that it was rolled
@@ -34,6 +34,12 @@ pub trait Savepoint<D: Dialect>: Run<D> {
 
     /// Rolls back to the savepoint, then releases the savepoint.
     fn roll_back(&mut self) -> impl Future<Output = Result<()>> + Send;
+
+    /// Restores what [`save`](Self::save) has changed in the session, after the transaction has
+    /// ended with a failure that keeps the connection.
+    fn restore(&mut self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -118,6 +124,8 @@ impl<D: Dialect> SqlStore<D> {
         match &stored {
             Ok(_) => on.release().await?,
             Err(failure) if S::survives(failure) => on.roll_back().await?,
+            // The caller needs the first failure.
+            Err(failure) if failure.loss == Loss::No => drop(on.restore().await),
             Err(_) => {}
         }
         saved.store(false, Ordering::Relaxed);

@@ -13,25 +13,25 @@ use crate::store::MongoStore;
 
 /// An index that contains all jobs of some states, together with their routes. Queries on the index
 /// read no documents, except those of the few running jobs.
-struct Place {
+struct StateIndex {
     index: &'static str,
     states: &'static [JobState],
 }
 
-const PLACES: [Place; 4] = [
-    Place {
+const STATE_INDEXES: [StateIndex; 4] = [
+    StateIndex {
         index: "claim",
         states: &[JobState::Pending],
     },
-    Place {
+    StateIndex {
         index: "running",
         states: &[JobState::Running],
     },
-    Place {
+    StateIndex {
         index: "waiting",
         states: &[JobState::Blocked, JobState::Paused],
     },
-    Place {
+    StateIndex {
         index: "finished",
         states: &[JobState::Succeeded, JobState::Failed, JobState::Cancelled],
     },
@@ -110,7 +110,7 @@ impl MongoStore {
             ]
         };
         let states = filter.wanted_states();
-        let mut ids = row::job_ids(&self.in_places(wanted, &states, stages).await?);
+        let mut ids = row::job_ids(&self.by_state(wanted, &states, stages).await?);
         ids.sort_unstable();
         // A job that moved from one index to another in the meantime may be in both results.
         ids.dedup();
@@ -140,7 +140,7 @@ impl MongoStore {
                     .await?,
             )
         } else {
-            counted(&self.in_places(&wanted, &states, counting).await?)
+            counted(&self.by_state(&wanted, &states, counting).await?)
         }?;
         let mut counts = StateCounts::new();
         for (state, _, count) in counted {
@@ -153,13 +153,13 @@ impl MongoStore {
 
     /// Counts all jobs, for each combination of state and route.
     pub(crate) async fn count_routes(&self) -> Result<Vec<Counted>> {
-        let rows = self.in_places(&doc! {}, &JobState::ALL, counting).await?;
+        let rows = self.by_state(&doc! {}, &JobState::ALL, counting).await?;
         counted(&rows)
     }
 
-    /// Runs a pipeline on each index in `PLACES` that contains jobs of these states. Returns the
-    /// results of all runs. `stages` builds the pipeline from a filter.
-    async fn in_places(
+    /// Runs a pipeline on each index in `STATE_INDEXES` that contains jobs of these states. Returns
+    /// the results of all runs. `stages` builds the pipeline from a filter.
+    async fn by_state(
         &self,
         wanted: &Document,
         states: &[JobState],
@@ -169,8 +169,8 @@ impl MongoStore {
         let mut tx = self.begin(side).await?;
         let looked = async {
             let mut all = Vec::new();
-            for place in &PLACES {
-                let here = place.states.iter().filter(|state| states.contains(state));
+            for one in &STATE_INDEXES {
+                let here = one.states.iter().filter(|state| states.contains(state));
                 let here: Vec<i32> = here.map(|state| code(*state)).collect();
                 if !here.is_empty() {
                     let mut wanted = wanted.clone();
@@ -178,7 +178,7 @@ impl MongoStore {
                     let concern = ReadConcern::majority();
                     let stages = stages(wanted);
                     let tx: &mut Tx<'_> = &mut tx;
-                    let rows = tx.aggregate_by(&side.jobs, stages, concern, Some(place.index));
+                    let rows = tx.aggregate_by(&side.jobs, stages, concern, Some(one.index));
                     all.extend(rows.await?);
                 }
             }
@@ -256,10 +256,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_state_is_in_one_place() {
+    fn each_state_is_in_one_index() {
         for state in JobState::ALL {
-            let places = PLACES.iter().filter(|place| place.states.contains(&state));
-            assert_eq!(places.count(), 1, "{state:?}");
+            let indexes = STATE_INDEXES
+                .iter()
+                .filter(|one| one.states.contains(&state));
+            assert_eq!(indexes.count(), 1, "{state:?}");
         }
     }
 }

@@ -72,7 +72,8 @@ impl TransactionStore for MysqlStore {
     ///
     /// # Cancel safety
     /// If the future is dropped, some of the jobs may already be written in the transaction. The
-    /// caller must then roll back.
+    /// caller must then roll back. The session may keep the values of `group_concat_max_len` and
+    /// `sql_safe_updates` that the call has set.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,

@@ -11,7 +11,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use crate::dialect::Mysql;
 use crate::migrate::{self, STEPS};
 use crate::store::MysqlStore;
-use crate::words::Place;
+use crate::words::TableNames;
 
 /// URL schemes that this backend accepts.
 pub const SCHEMES: [&str; 2] = ["mysql", "mariadb"];
@@ -87,14 +87,14 @@ impl Builder {
             }
             Target::Url(url) => (None, parse(&url)?),
         };
-        let place = Place {
+        let names = TableNames {
             database: database(&options)?,
             prefix: self.settings.schema.clone(),
         };
         Ok(Config {
             pool,
             options,
-            place,
+            names,
             clock,
             settings: self.settings,
         })
@@ -141,7 +141,7 @@ pub(crate) struct Config {
     pub(crate) pool: Option<MySqlPool>,
     /// Options of all connections that the store opens.
     pub(crate) options: MySqlConnectOptions,
-    pub(crate) place: Place,
+    pub(crate) names: TableNames,
     pub(crate) settings: Settings,
     /// SQL expression that returns the current time.
     pub(crate) clock: String,

@@ -4,16 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratchet_core::time;
-use ratchet_sql::{Result, connect_within};
+use ratchet_sql::{IDLE_IN_TRANSACTION, Result, connect_within};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 
 use crate::error::Classified;
-
-/// Maximum time that a transaction may stay idle before MariaDB ends its session. If a client
-/// vanishes between two statements, its transaction keeps its row locks, for example on the row of
-/// a leader's lock ([guard.write]) or of a node. This limit is well below the TTL of a lock.
-const IDLE: Duration = Duration::from_secs(5);
 
 /// Number of seconds after which the server ends a session without statements. The store replaces
 /// idle connections earlier. MySQL has no limit for transactions alone.
@@ -71,7 +66,7 @@ impl Target {
 /// only its own part: MariaDB ignores versions of MySQL from 5.7 on.
 fn setup(deadline: Duration) -> String {
     let millis = time::duration_millis(deadline).clamp(1, i64::from(u32::MAX));
-    let idle = seconds(deadline.min(IDLE));
+    let idle = seconds(deadline.min(IDLE_IN_TRANSACTION));
     format!(
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin; \
          SET SESSION {MODES}, autocommit = 1, wait_timeout = {WAIT_TIMEOUT}, \

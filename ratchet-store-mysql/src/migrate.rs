@@ -15,7 +15,7 @@ use crate::connect::seconds;
 use crate::connection::{Lease, Liveness, connections};
 use crate::dialect::Mysql;
 use crate::statements::{CREATE_MIGRATIONS, Statements, statements};
-use crate::words::{DATABASE_CLOCK, Place, quoted};
+use crate::words::{DATABASE_CLOCK, TableNames, quoted};
 
 type Schema<'a> = ratchet_sql::Schema<'a, Mysql>;
 
@@ -37,7 +37,7 @@ const SMALLEST_PACKET: i64 = 8 << 20;
 
 /// Returns the script of a migration. It can run again if it was interrupted.
 fn script(step: &Step, prefix: &str) -> String {
-    let place = Place {
+    let names = TableNames {
         // The script applies to the database of the connection.
         database: String::new(),
         prefix: prefix.to_owned(),
@@ -47,10 +47,10 @@ fn script(step: &Step, prefix: &str) -> String {
             "CREATE TABLE {schema}",
             "CREATE TABLE IF NOT EXISTS {schema}",
         );
-        place.fill(&text)
+        names.fill(&text)
     };
-    let create = format!("{};\n", place.render(CREATE_MIGRATIONS, ""));
-    let table = place.table("migrations");
+    let create = format!("{};\n", names.render(CREATE_MIGRATIONS, ""));
+    let table = names.table("migrations");
     let begin = format!(
         "INSERT IGNORE INTO {table} (version, name, checksum, applied_at)\n\
          VALUES ({}, '{}', '', 0);\n",
@@ -105,7 +105,7 @@ fn is_lasting(failure: &Failure) -> bool {
 
 /// Returns the migrations that are not applied yet. Changes nothing.
 pub(crate) async fn pending(config: &Config) -> Result<Vec<Migration>> {
-    let sql = statements(&config.place, &config.clock);
+    let sql = statements(&config.names, &config.clock);
     let mut lease = connections(config).liveness.lease().await?;
     check_server(&mut lease).await?;
     let schema = Schema {
@@ -129,7 +129,7 @@ async fn readable<T>(result: Result<T>, lease: &mut Lease, config: &Config) -> R
     Err(failure.advised(&format!(
         "a DBA must run: GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX ON {}.* TO '{name}'@\
          '{host}'",
-        quoted(&config.place.database)
+        quoted(&config.names.database)
     )))
 }
 
@@ -210,7 +210,7 @@ async fn apply(schema: &Schema<'_>, lease: &mut Lease, config: &Config) -> Resul
     // The names of these locks are those of the whole server, and have at most 64 characters.
     let lock = format!(
         "MD5('ratchet migrations of {}.{}')",
-        config.place.database, schema.name
+        config.names.database, schema.name
     );
     let wait = seconds(config.settings.deadline);
     let rows = lease

@@ -19,6 +19,9 @@ pub(crate) const COMMIT: &str = "\u{2}";
 /// table's parameter comes first.
 pub(crate) const EACH: char = '\u{4}';
 
+/// Comment of a text that must not be divided, because its limit would hold for each part.
+pub(crate) const UNDIVIDED: &str = "/* undivided */";
+
 /// Becomes `TRUE` in a transaction of the application, and otherwise `FALSE`.
 pub(crate) const WITHIN: &str = "\u{5}";
 
@@ -147,11 +150,11 @@ impl Query {
 
     /// Divides the first table of the statement, so that no part has more than `limit` bytes,
     /// unless a single row has. Other tables keep the rows whose id is that of a row of the part.
-    /// A statement with a limit is not divided, because the limit would hold for each part.
+    /// Returns a statement with the comment [`UNDIVIDED`] as it is.
     pub(crate) fn divided(&self, limit: usize) -> Vec<Self> {
         let tables = |bound: &Bound| matches!(bound, Bound::Table(_));
         let first = self.arguments.iter().position(tables);
-        let Some(first) = first.filter(|_| !self.text.contains("LIMIT $")) else {
+        let Some(first) = first.filter(|_| !self.text.contains(UNDIVIDED)) else {
             return vec![self.clone()];
         };
         let Bound::Table(rows) = &self.arguments[first] else {
@@ -540,13 +543,13 @@ mod tests {
     }
 
     #[test]
-    fn a_statement_with_a_limit_is_not_divided() {
+    fn a_statement_says_that_it_is_not_divided() {
         let numbers: Vec<i64> = (0..100).collect();
         let parts = |text: &str| {
             let query = query(text, 2).table(&[("number", &numbers)]).bind(5);
             query.divided(10).len()
         };
-        assert_eq!(parts("$1 LIMIT $2"), 1);
+        assert_eq!(parts(&format!("{UNDIVIDED} $1 LIMIT $2")), 1);
         assert_eq!(parts("$1 $2"), 100);
     }
 

@@ -4,7 +4,7 @@
 use ratchet_sql::OwnStatements;
 
 use crate::dialect::Mysql;
-use crate::words::Place;
+use crate::words::TableNames;
 
 /// A statement on the tables of one store.
 pub(crate) type Statement = ratchet_sql::Statement<Mysql>;
@@ -13,11 +13,11 @@ pub(crate) type Statement = ratchet_sql::Statement<Mysql>;
 pub(crate) type Statements = ratchet_sql::Statements<Mysql>;
 
 /// Builds all statements. `now` is the SQL expression of the clock.
-pub(crate) fn statements(place: &Place, now: &str) -> Statements {
+pub(crate) fn statements(names: &TableNames, now: &str) -> Statements {
     load(|name, text| {
         #[cfg(feature = "mutants")]
         let text = ratchet_mutant::text(name, text);
-        Statement::new(text, place.render(&ratchet_sql::render(name, text), now))
+        Statement::new(text, names.render(&ratchet_sql::render(name, text), now))
     })
 }
 
@@ -58,3 +58,17 @@ ratchet_sql::dialect_statements! { Mysql;
 
 /// Statement that creates the table `migrations`. The scripts of the migrations contain it.
 pub(crate) const CREATE_MIGRATIONS: &str = TEXTS.create_migrations;
+
+#[cfg(test)]
+mod tests {
+    use super::TEXTS;
+    use crate::query::UNDIVIDED;
+
+    #[test]
+    fn statements_with_a_table_and_a_limit_are_undivided() {
+        TEXTS.map(|name, text| {
+            let has_both = text.contains("{rows") && text.contains("LIMIT $");
+            assert_eq!(text.contains(UNDIVIDED), has_both, "{name}");
+        });
+    }
+}

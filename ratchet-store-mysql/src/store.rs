@@ -101,7 +101,7 @@ impl MysqlStore {
     }
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
-        let sql = statements(&config.place, &config.clock);
+        let sql = statements(&config.names, &config.clock);
         let schema = config.settings.schema.clone();
         // Boxed, to keep the callers' futures small.
         let opening = Box::pin(async {

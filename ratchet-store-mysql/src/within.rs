@@ -8,6 +8,13 @@ use crate::connection::Caller;
 use crate::dialect::Mysql;
 use crate::store::MysqlStore;
 
+/// Statement that restores the settings of the session.
+macro_rules! restore {
+    () => {
+        "SET SESSION group_concat_max_len = @ratchet_concat, sql_safe_updates = @ratchet_safe"
+    };
+}
+
 impl Savepoint<Mysql> for Caller<'_> {
     /// A statement has several parts. If one of them fails, the server keeps the parts before it.
     const ALWAYS: bool = true;
@@ -17,31 +24,32 @@ impl Savepoint<Mysql> for Caller<'_> {
         failure.loss == Loss::No && !failure.rolled_back
     }
 
-    /// Also sets the limit of the collected lists of ids, and fails if no transaction is open:
-    /// outside of one, the server accepts a savepoint, but has none to release.
+    /// Also sets what the statements need in the session: the limit of the collected lists of ids,
+    /// and updates whose condition has no key. Fails if no transaction is open: outside of one, the
+    /// server accepts a savepoint, but has none to release.
     async fn save(&mut self) -> Result<()> {
         self.run(
             "SAVEPOINT ratchet_enqueue; RELEASE SAVEPOINT ratchet_enqueue; \
-             SET @ratchet_concat = @@SESSION.group_concat_max_len; \
-             SET SESSION group_concat_max_len = 1073741824; SAVEPOINT ratchet_enqueue",
+             SET @ratchet_concat = @@SESSION.group_concat_max_len, \
+             @ratchet_safe = @@SESSION.sql_safe_updates; \
+             SET SESSION group_concat_max_len = 1073741824, sql_safe_updates = 0; \
+             SAVEPOINT ratchet_enqueue",
         )
         .await
     }
 
     async fn release(&mut self) -> Result<()> {
-        self.run(
-            "RELEASE SAVEPOINT ratchet_enqueue; \
-             SET SESSION group_concat_max_len = @ratchet_concat",
-        )
-        .await
+        self.run(concat!("RELEASE SAVEPOINT ratchet_enqueue; ", restore!()))
+            .await
     }
 
     async fn roll_back(&mut self) -> Result<()> {
-        self.run(
-            "ROLLBACK TO SAVEPOINT ratchet_enqueue; RELEASE SAVEPOINT ratchet_enqueue; \
-             SET SESSION group_concat_max_len = @ratchet_concat",
-        )
-        .await
+        self.run("ROLLBACK TO SAVEPOINT ratchet_enqueue").await?;
+        self.release().await
+    }
+
+    async fn restore(&mut self) -> Result<()> {
+        self.run(restore!()).await
     }
 }
 

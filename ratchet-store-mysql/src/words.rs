@@ -28,13 +28,13 @@ pub(crate) fn quoted(name: &str) -> String {
 
 /// The database and the prefix of a store's tables.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct TableNames {
     /// Empty if the tables are in the database of the connection.
     pub(crate) database: String,
     pub(crate) prefix: String,
 }
 
-impl Place {
+impl TableNames {
     /// Returns the quoted name of a table.
     pub(crate) fn table(&self, name: &str) -> String {
         let table = quoted(&format!("{}_{name}", self.prefix));
@@ -176,8 +176,8 @@ fn collected(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place {
+    fn names() -> TableNames {
+        TableNames {
             database: "app".to_owned(),
             prefix: "my".to_owned(),
         }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn tables_have_the_prefix_and_the_database() {
         let text = "SELECT {schema}.jobs.id FROM {schema}.jobs, {schema}.`clock` {table}";
-        let filled = place().fill(text);
+        let filled = names().fill(text);
         let start = "SELECT `app`.`my_jobs`.id FROM `app`.`my_jobs`, `app`.`my_clock` ENGINE";
         assert!(filled.starts_with(start), "{filled}");
     }
@@ -195,7 +195,7 @@ mod tests {
     fn placeholders_are_replaced_and_variables_are_the_stores() {
         let file = "-- A comment.\nSET @a = {now}, @b = @@wait_timeout;\nBEGIN;\n\
                     SELECT {hex x.id} INTO @a FROM {rows $1 (job id, key name)} AS x;\nCOMMIT";
-        let text = place().render(file, "1");
+        let text = names().render(file, "1");
         assert_eq!(
             text,
             format!(

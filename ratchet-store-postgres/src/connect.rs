@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use ratchet_core::time;
-use ratchet_sql::{Result, connect_within};
+use ratchet_sql::{IDLE_IN_TRANSACTION, Loss, Result, connect_within};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{Connection, Executor, Row};
 
@@ -18,10 +18,6 @@ pub(crate) struct Limited {
     pub(crate) connection: Option<PgConnection>,
 }
 
-/// Maximum time that a transaction may stay idle before the server ends its session. If a client
-/// vanishes between two statements, its transaction keeps its row locks, for example on the row of
-/// a leader's lock ([guard.write]) or of a node. This limit is well below the TTL of a lock.
-const IDLE: Duration = Duration::from_secs(5);
 const IDLE_SETTING: &str = "idle_in_transaction_session_timeout";
 
 /// Settings with which the server detects a vanished client. They also keep load balancers and NAT
@@ -64,7 +60,7 @@ pub(crate) async fn limited(
     }
     let limited = options.clone().options([
         (SETTING, setting(limit)),
-        (IDLE_SETTING, setting(limit.min(IDLE))),
+        (IDLE_SETTING, setting(limit.min(IDLE_IN_TRANSACTION))),
     ]);
     let probes = PROBES
         .into_iter()
@@ -107,25 +103,33 @@ pub(crate) async fn connect(
 }
 
 /// Opens a connection for jobs. While the server refuses connections because it starts or has too
-/// many, tries again until `patience` is over. Then fails with `Timeout`.
+/// many, tries again until `patience` is over. Then fails with the last refusal, or with `Timeout`
+/// if the server did not answer.
 pub(crate) async fn connect_for_jobs(
     options: &PgConnectOptions,
     patience: Duration,
 ) -> Result<PgConnection> {
+    let mut refusal = sqlx::Error::PoolTimedOut;
     let connecting = async {
         let mut pause = Duration::from_millis(10);
         loop {
             match PgConnection::connect_with(options).await {
-                Err(error) if may_pass(&error) => tokio::time::sleep(pause).await,
+                Err(error) if may_pass(&error) => refusal = error,
                 connected => return connected,
             }
+            tokio::time::sleep(pause).await;
             pause = (pause * 2).min(patience / 5);
         }
     };
-    let connected = tokio::time::timeout(patience, connecting).await;
-    connected
-        .unwrap_or(Err(sqlx::Error::PoolTimedOut))
-        .classified()
+    match tokio::time::timeout(patience, connecting).await {
+        Ok(connected) => connected.classified(),
+        Err(_) => {
+            let mut failure = classify(&refusal);
+            // The store would repeat the call, and wait again, if a connection had been lost.
+            failure.loss = Loss::No;
+            Err(failure)
+        }
+    }
 }
 
 /// Returns whether a new connection failed for a reason that may pass soon.
@@ -163,7 +167,10 @@ mod tests {
         let options = options.host("127.0.0.1").port(1);
         let patience = Duration::from_millis(300);
         let failure = connect_for_jobs(&options, patience).await.unwrap_err();
-        assert_eq!(failure.kind, StoreErrorKind::Timeout);
+        assert_eq!(failure.kind, StoreErrorKind::Unavailable);
+        assert_eq!(failure.loss, Loss::No);
+        let error = failure.during("connect").to_string();
+        assert!(error.contains("refused"), "{error}");
         let failure = connect(&options, Duration::from_secs(60)).await;
         assert_eq!(failure.unwrap_err().kind, StoreErrorKind::Unavailable);
     }

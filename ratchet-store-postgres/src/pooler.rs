@@ -19,7 +19,7 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// The identity of the database to which a connection leads.
 #[derive(PartialEq, Eq)]
-struct Place {
+struct DatabaseIdentity {
     database: String,
     /// Start time of the server in microseconds since 1970. It identifies the server.
     started: i64,
@@ -42,7 +42,7 @@ pub(crate) async fn check_database(
     same(&pooled, &direct)
 }
 
-fn same(pooled: &Place, direct: &Place) -> Result<()> {
+fn same(pooled: &DatabaseIdentity, direct: &DatabaseIdentity) -> Result<()> {
     if pooled == direct {
         return Ok(());
     }
@@ -178,7 +178,11 @@ struct Rights {
     isolation: String,
 }
 
-async fn identify(lease: &mut Lease, sql: &Statements, schema: &str) -> Result<(Place, Rights)> {
+async fn identify(
+    lease: &mut Lease,
+    sql: &Statements,
+    schema: &str,
+) -> Result<(DatabaseIdentity, Rights)> {
     let identify = sql
         .own
         .identify
@@ -189,7 +193,7 @@ async fn identify(lease: &mut Lease, sql: &Statements, schema: &str) -> Result<(
     let row = rows.first().ok_or_else(|| {
         refused("the server returned no row that identifies its database".to_owned())
     })?;
-    let place = Place {
+    let identity = DatabaseIdentity {
         database: row.try_get(0)?,
         started: row.try_get(1)?,
         jobs: row.try_get(2)?,
@@ -199,7 +203,7 @@ async fn identify(lease: &mut Lease, sql: &Statements, schema: &str) -> Result<(
         all: row.try_get(4)?,
         isolation: row.try_get(5)?,
     };
-    Ok((place, rights))
+    Ok((identity, rights))
 }
 
 fn refused(text: String) -> Failure {

@@ -13,8 +13,7 @@ use crate::error::Classified;
 use crate::store::PostgresStore;
 
 impl Savepoint<Postgres> for Caller<'_> {
-    /// If a call needs only one insert and this insert fails, PostgreSQL aborts the whole
-    /// transaction. So no part of the call can be committed, and the call needs no savepoint.
+    /// A failed statement aborts the whole transaction.
     const ALWAYS: bool = false;
 
     fn survives(failure: &Failure) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{
-    BoxError, CoordinatorFixture, CoordinatorSuite, Outage, Place, Power, Proxy,
+    BoxError, CoordinatorFixture, CoordinatorSuite, Outage, Power, Proxy, TestDatabase,
 };
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::Store;

@@ -131,6 +131,16 @@ impl Vandal for SqliteFixture {
         Ok(())
     }
 
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        let database = Connection::open(self.path())?;
+        database.busy_timeout(std::time::Duration::from_secs(5))?;
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes"]) {
+            database.execute(&format!("DELETE FROM ratchet_{table}"), [])?;
+        }
+        database.execute("DELETE FROM ratchet_routes WHERE id > 1", [])?;
+        Ok(())
+    }
+
     async fn spoil_schema(&self) -> Result<(), BoxError> {
         let database = Connection::open(self.path())?;
         database.busy_timeout(std::time::Duration::from_secs(5))?;

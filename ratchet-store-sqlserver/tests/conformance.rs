@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{
-    BoxError, Fixture, Place, Power, Residue, Restart, Suite, TestClock, Vandal,
+    BoxError, Fixture, Power, Residue, Restart, Suite, TestClock, TestDatabase, Vandal,
 };
 use ratchet_core::SharedStore;
 

@@ -61,16 +61,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (server, variable): (Server, _) = match args.backend {
         Backend::Postgres => (db::postgres::own()?, db::postgres::URL),
         Backend::PostgresPair => {
-            let place = db::postgres::place()?;
-            test.env("RATCHET_CHAOS_POSTGRES", &place.programs)
-                .env("RATCHET_CHAOS_FOLDER", &place.folder);
+            let sandbox = db::postgres::sandbox()?;
+            test.env("RATCHET_CHAOS_POSTGRES", &sandbox.programs)
+                .env("RATCHET_CHAOS_FOLDER", &sandbox.folder);
             return process::run(&mut test);
         }
         Backend::MysqlPair => {
-            let place = db::mysql::place()?;
-            test.env("RATCHET_CHAOS_MYSQL", &place.user)
-                .env("RATCHET_CHAOS_FOLDER", &place.folder)
-                .env("PATH", &place.path);
+            let sandbox = db::mysql::sandbox()?;
+            test.env("RATCHET_CHAOS_MYSQL", &sandbox.user)
+                .env("RATCHET_CHAOS_FOLDER", &sandbox.folder)
+                .env("PATH", &sandbox.path);
             if let Some(library) = db::mysql::galera() {
                 test.env("RATCHET_CHAOS_GALERA", library);
             }

@@ -2,123 +2,109 @@
 
 use std::time::Duration;
 
-use crate::kit::Place;
+use crate::kit::WorkDir;
 
-fn pending(place: &Place) -> usize {
-    let jobs = place.json(&["jobs", "list", "--state", "pending"]);
+fn pending(dir: &WorkDir) -> usize {
+    let jobs = dir.json(&["jobs", "list", "--state", "pending"]);
     jobs["jobs"].as_array().unwrap().len()
 }
 
 #[test]
 fn without_a_terminal_and_a_yes_nothing_is_cancelled() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     for _ in 0..3 {
-        place.enqueue(&["mail", "1", "--queue", "slow"]);
+        dir.enqueue(&["mail", "1", "--queue", "slow"]);
     }
-    place.enqueue(&["report", "1"]);
+    dir.enqueue(&["report", "1"]);
     let cancel = ["jobs", "cancel", "--queue", "slow"];
-    place
-        .run(&cancel)
+    dir.run(&cancel)
         .exits(5)
         .complains("cancel 3 jobs (mail 3)")
         .complains("--yes");
     // A `y` from a pipe does not confirm: the command asks only on a terminal.
-    place.run_with(&cancel, "y\n").exits(5);
-    assert_eq!(pending(&place), 4);
+    dir.run_with(&cancel, "y\n").exits(5);
+    assert_eq!(pending(&dir), 4);
 
-    let done = place.json(&["jobs", "cancel", "--queue", "slow", "--yes"]);
+    let done = dir.json(&["jobs", "cancel", "--queue", "slow", "--yes"]);
     assert_eq!(
         (done["changed"].as_u64(), &done["complete"]),
         (Some(3), &true.into())
     );
-    assert_eq!(pending(&place), 1);
+    assert_eq!(pending(&dir), 1);
     // No matching job is left, so the command does not ask for confirmation.
-    place.run(&cancel).exits(0).says("0 changed");
+    dir.run(&cancel).exits(0).says("0 changed");
 }
 
 #[test]
 fn the_bound_is_kept() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     for _ in 0..5 {
-        place.enqueue(&["mail", "1"]);
+        dir.enqueue(&["mail", "1"]);
     }
-    place
-        .run(&["jobs", "cancel", "--all", "--limit", "2"])
+    dir.run(&["jobs", "cancel", "--all", "--limit", "2"])
         .exits(5)
         .complains("cancel at most 2 of 5 jobs (mail 5)");
-    place
-        .run(&["jobs", "cancel", "--all", "--limit", "2", "-y"])
+    dir.run(&["jobs", "cancel", "--all", "--limit", "2", "-y"])
         .exits(0)
         .says("2 changed");
-    assert_eq!(pending(&place), 3);
+    assert_eq!(pending(&dir), 3);
 }
 
 #[test]
 fn dead_letters_are_requeued_by_filter() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     let ids: Vec<String> = (0..3)
-        .map(|n| place.enqueue(&["mail", &n.to_string()]))
+        .map(|n| dir.enqueue(&["mail", &n.to_string()]))
         .collect();
-    kill(&place);
-    let dead = place.json(&["jobs", "list", "--state", "failed"]);
+    kill(&dir);
+    let dead = dir.json(&["jobs", "list", "--state", "failed"]);
     assert_eq!(dead["jobs"].as_array().unwrap().len(), 3);
-    place
-        .run(&["jobs", "retry", &ids[0]])
-        .exits(0)
-        .says("became");
-    place
-        .run(&["jobs", "requeue", "--kind", "mail"])
+    dir.run(&["jobs", "retry", &ids[0]]).exits(0).says("became");
+    dir.run(&["jobs", "requeue", "--kind", "mail"])
         .exits(5)
         .complains("requeue 2 jobs");
-    place
-        .run(&["jobs", "requeue", "--kind", "mail", "--yes"])
+    dir.run(&["jobs", "requeue", "--kind", "mail", "--yes"])
         .exits(0)
         .says("2 changed");
-    assert_eq!(pending(&place), 3);
+    assert_eq!(pending(&dir), 3);
     // Only dead letters can be requeued.
-    place
-        .run(&["jobs", "requeue", "--state", "pending", "--yes"])
+    dir.run(&["jobs", "requeue", "--state", "pending", "--yes"])
         .exits(4);
 }
 
 #[test]
 fn ended_jobs_of_an_age_are_purged() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     for n in 0..3 {
-        place.enqueue(&["mail", &n.to_string()]);
+        dir.enqueue(&["mail", &n.to_string()]);
     }
-    kill(&place);
-    place.enqueue(&["mail", "4"]);
-    place
-        .run(&["jobs", "purge", "--older-than", "1h"])
+    kill(&dir);
+    dir.enqueue(&["mail", "4"]);
+    dir.run(&["jobs", "purge", "--older-than", "1h"])
         .exits(0)
         .says("0 deleted");
     std::thread::sleep(Duration::from_millis(5));
     let purge = ["jobs", "purge", "--older-than", "1ms"];
-    place
-        .run(&purge)
-        .exits(5)
-        .complains("delete 3 jobs (mail 3)");
-    let purged = place.json(&[&purge[..], &["--limit", "2", "--yes"]].concat());
+    dir.run(&purge).exits(5).complains("delete 3 jobs (mail 3)");
+    let purged = dir.json(&[&purge[..], &["--limit", "2", "--yes"]].concat());
     assert_eq!(purged["deleted"]["failed"], 2);
     assert_eq!(purged["complete"], false);
-    let purged = place.json(&[&purge[..], &["--state", "failed", "--yes"]].concat());
+    let purged = dir.json(&[&purge[..], &["--state", "failed", "--yes"]].concat());
     assert_eq!(
         (&purged["deleted"]["failed"], &purged["complete"]),
         (&1.into(), &true.into())
     );
-    assert_eq!(pending(&place), 1);
-    place
-        .run(&["jobs", "purge", "--older-than", "1s", "--state", "running"])
+    assert_eq!(pending(&dir), 1);
+    dir.run(&["jobs", "purge", "--older-than", "1s", "--state", "running"])
         .exits(2);
 }
 
 /// Turns all pending jobs into dead letters.
-pub(crate) fn kill(place: &Place) {
+pub(crate) fn kill(dir: &WorkDir) {
     use ratchet::store_api::model::ClaimRequest;
     use ratchet::{Outcome, Settlement};
 
-    place.with_client(|client| async move {
+    dir.with_client(|client| async move {
         let store = client.store();
         let request = ClaimRequest::new(ratchet::NodeId::new(), 100);
         let claimed = store.jobs().claim_next_batch(&request).await.unwrap();

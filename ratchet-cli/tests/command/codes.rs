@@ -2,54 +2,50 @@
 
 use serde_json::Value;
 
-use crate::kit::{Place, finish};
+use crate::kit::{WorkDir, finish};
 
 /// An id that no job has.
 const NOBODY: &str = "01890000-0000-7000-8000-000000000000";
 
 #[test]
 fn failures_have_codes() {
-    let place = Place::migrated();
-    let id = place.enqueue(&["greet", "\"hello\""]);
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&["greet", "\"hello\""]);
     // Exit code 1: the database cannot be opened.
-    Place::of("sqlite:///nowhere/at/all/jobs.db")
+    WorkDir::of("sqlite:///nowhere/at/all/jobs.db")
         .run(&["status"])
         .exits(1);
     // Exit code 2: the command line is invalid.
-    place.run(&["jobs", "show", "no id"]).exits(2);
-    place.run(&["frobnicate"]).exits(2);
-    place.run(&["enqueue", "", "1"]).exits(2).complains("kind");
-    place
-        .run(&["enqueue", "greet", "{oops"])
+    dir.run(&["jobs", "show", "no id"]).exits(2);
+    dir.run(&["frobnicate"]).exits(2);
+    dir.run(&["enqueue", "", "1"]).exits(2).complains("kind");
+    dir.run(&["enqueue", "greet", "{oops"])
         .exits(2)
         .complains("not JSON");
-    place.run(&["jobs", "requeue"]).exits(2).complains("--all");
-    place.run(&["jobs", "list", "--stream"]).exits(2);
+    dir.run(&["jobs", "requeue"]).exits(2).complains("--all");
+    dir.run(&["jobs", "list", "--stream"]).exits(2);
     // Exit code 3: the named item does not exist.
-    place
-        .run(&["jobs", "show", NOBODY])
+    dir.run(&["jobs", "show", NOBODY])
         .exits(3)
         .complains(NOBODY);
-    place.run(&["jobs", "cancel", NOBODY]).exits(3);
-    place
-        .run(&["nodes", "drain", "nobody"])
+    dir.run(&["jobs", "cancel", NOBODY]).exits(3);
+    dir.run(&["nodes", "drain", "nobody"])
         .exits(3)
         .complains("nodes list");
-    place.run(&["recurring", "show", "nothing"]).exits(3);
-    place.run(&["recurring", "trigger", "nothing"]).exits(3);
-    place.run(&["recurring", "pause", "nothing"]).exits(3);
+    dir.run(&["recurring", "show", "nothing"]).exits(3);
+    dir.run(&["recurring", "trigger", "nothing"]).exits(3);
+    dir.run(&["recurring", "pause", "nothing"]).exits(3);
     // Exit code 4: the state of the job does not allow the action.
-    place
-        .run(&["jobs", "retry", &id])
+    dir.run(&["jobs", "retry", &id])
         .exits(4)
         .complains("pending");
     // Exit code 7: the configuration is invalid.
-    Place::of("oracle://host/db").run(&["status"]).exits(7);
-    finish(place.command().arg("status"), None)
+    WorkDir::of("oracle://host/db").run(&["status"]).exits(7);
+    finish(dir.command().arg("status"), None)
         .exits(7)
         .complains("no database is configured");
     finish(
-        place.command().args(["--config", "absent.toml", "status"]),
+        dir.command().args(["--config", "absent.toml", "status"]),
         None,
     )
     .exits(7);
@@ -57,8 +53,8 @@ fn failures_have_codes() {
 
 #[test]
 fn with_json_failures_are_json_too() {
-    let place = Place::migrated();
-    let ran = place.run(&["--json", "jobs", "show", NOBODY]).exits(3);
+    let dir = WorkDir::migrated();
+    let ran = dir.run(&["--json", "jobs", "show", NOBODY]).exits(3);
     assert_eq!(ran.stdout, "");
     let error: Value = serde_json::from_str(&ran.stderr).unwrap();
     assert_eq!(error["error"]["exit_code"], 3);
@@ -67,8 +63,8 @@ fn with_json_failures_are_json_too() {
 
 #[test]
 fn with_json_a_command_line_that_makes_no_sense_is_told_in_json_too() {
-    let place = Place::empty();
-    let run = |args: &[&str]| finish(place.command().args(args), None);
+    let dir = WorkDir::empty();
+    let run = |args: &[&str]| finish(dir.command().args(args), None);
     let told = |args: &[&str]| {
         let ran = run(args).exits(2);
         assert_eq!(ran.stdout, "");
@@ -97,14 +93,13 @@ fn with_json_a_command_line_that_makes_no_sense_is_told_in_json_too() {
 
 #[test]
 fn a_bound_that_means_nothing_is_refused() {
-    let place = Place::migrated();
-    let id = place.enqueue(&["greet", "1"]);
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&["greet", "1"]);
     let cancel = ["jobs", "cancel", &id, "--limit", "1"];
-    place
-        .run(&cancel)
+    dir.run(&cancel)
         .exits(2)
         .complains("--limit cannot be combined");
-    assert_eq!(place.json(&["jobs", "show", &id])["state"], "pending");
+    assert_eq!(dir.json(&["jobs", "show", &id])["state"], "pending");
     let bounded = [
         &["jobs", "list"][..],
         &["jobs", "cancel", "--all"],
@@ -113,21 +108,21 @@ fn a_bound_that_means_nothing_is_refused() {
     ];
     for command in bounded {
         let none = [command, &["--limit", "0"]].concat();
-        place.run(&none).exits(2).complains("--limit");
+        dir.run(&none).exits(2).complains("--limit");
     }
     // `retry` accepts only ids, so it has no --limit.
-    place.run(&["jobs", "retry", &id, "--limit", "1"]).exits(2);
+    dir.run(&["jobs", "retry", &id, "--limit", "1"]).exits(2);
 }
 
 #[test]
 fn help_names_the_codes() {
-    let place = Place::empty();
+    let dir = WorkDir::empty();
     for args in [
         &["--help"][..],
         &["jobs", "--help"],
         &["jobs", "purge", "--help"],
     ] {
-        let help = finish(place.command().args(args), None).exits(0);
+        let help = finish(dir.command().args(args), None).exits(0);
         let help = help.says("Exit codes:").says("needs confirmation");
         assert!(help.stdout.contains("  6  "), "{help:?}");
     }
@@ -135,7 +130,7 @@ fn help_names_the_codes() {
 
 #[test]
 fn secrets_are_never_printed() {
-    let place = Place::of("postgres://bob:hunter2@127.0.0.1:9/db?password=hunter2");
+    let dir = WorkDir::of("postgres://bob:hunter2@127.0.0.1:9/db?password=hunter2");
     for args in [
         &["status"][..],
         &["migrate", "--check"],
@@ -145,7 +140,7 @@ fn secrets_are_never_printed() {
         &["--json", "config", "show"],
         &["--json", "status"],
     ] {
-        let ran = place.run(args);
+        let ran = dir.run(args);
         assert!(!ran.stdout.contains("hunter2"), "{args:?} {ran:#?}");
         assert!(!ran.stderr.contains("hunter2"), "{args:?} {ran:#?}");
     }

@@ -49,12 +49,12 @@ impl Ran {
 }
 
 /// A directory in which the command runs, and the database there.
-pub(crate) struct Place {
+pub(crate) struct WorkDir {
     dir: TempDir,
     url: String,
 }
 
-impl Place {
+impl WorkDir {
     /// Creates a directory without a database.
     pub(crate) fn empty() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -64,16 +64,16 @@ impl Place {
 
     /// Creates a directory with a database whose schema is up to date.
     pub(crate) fn migrated() -> Self {
-        let place = Self::empty();
-        place.run(&["migrate"]).exits(0);
-        place
+        let dir = Self::empty();
+        dir.run(&["migrate"]).exits(0);
+        dir
     }
 
     /// Creates an empty directory whose commands use the database of this URL.
     pub(crate) fn of(url: &str) -> Self {
-        let mut place = Self::empty();
-        url.clone_into(&mut place.url);
-        place
+        let mut dir = Self::empty();
+        url.clone_into(&mut dir.url);
+        dir
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -9,12 +9,12 @@ use ratchet::{
 };
 
 use crate::asking::kill;
-use crate::kit::Place;
+use crate::kit::WorkDir;
 
 #[test]
 fn a_job_is_enqueued_as_told_and_shown() {
-    let place = Place::migrated();
-    let id = place.enqueue(&[
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&[
         "resize",
         "{\"path\": \"cat.png\", \"n\": 1.0}",
         "--queue",
@@ -36,7 +36,7 @@ fn a_job_is_enqueued_as_told_and_shown() {
         "--timeout",
         "30s",
     ]);
-    let job = place.json(&["jobs", "show", &id, "--payload"]);
+    let job = dir.json(&["jobs", "show", &id, "--payload"]);
     let wanted = [
         ("kind", "resize"),
         ("queue", "images"),
@@ -54,68 +54,67 @@ fn a_job_is_enqueued_as_told_and_shown() {
     assert_eq!(job["payload"]["path"], "cat.png");
     assert_eq!(job["history"], serde_json::json!([]));
     // The payload may be confidential, so it is hidden by default.
-    let hidden = place
+    let hidden = dir
         .run(&["jobs", "show", &id])
         .exits(0)
         .says("images")
         .says("in 1 h 59 min");
     assert!(!hidden.stdout.contains("cat.png"), "{hidden:?}");
-    assert!(place.json(&["jobs", "show", &id]).get("payload").is_none());
-    place
-        .run(&["jobs", "show", &id, "--payload"])
+    assert!(dir.json(&["jobs", "show", &id]).get("payload").is_none());
+    dir.run(&["jobs", "show", &id, "--payload"])
         .exits(0)
         .says("cat.png")
         .says("1.0");
 
-    let twice = place.json(&["enqueue", "resize", "1", "--unique-key", "cat"]);
+    let twice = dir.json(&["enqueue", "resize", "1", "--unique-key", "cat"]);
     assert_eq!(
         (&twice["job"], &twice["created"]),
         (&id.as_str().into(), &false.into())
     );
-    let twice = place.run(&["enqueue", "resize", "1", "--unique-key", "cat"]);
+    let twice = dir.run(&["enqueue", "resize", "1", "--unique-key", "cat"]);
     let twice = twice.exits(0).complains("nothing was enqueued");
     assert_eq!(twice.stdout, format!("{id}\n"));
 
     let daily = ["--idempotency-key", "daily", "--unique-for", "24h"];
     let daily = [&["enqueue", "resize", "3"][..], &daily].concat();
-    assert_eq!(place.json(&daily)["created"], true);
-    assert_eq!(place.json(&daily)["created"], false);
+    assert_eq!(dir.json(&daily)["created"], true);
+    assert_eq!(dir.json(&daily)["created"], false);
     let alone = ["enqueue", "resize", "3", "--unique-for", "24h"];
-    place.run(&alone).exits(2).complains("--idempotency-key");
+    dir.run(&alone).exits(2).complains("--idempotency-key");
 
     let replace = ["--unique-key", "cat", "--on-conflict", "replace"];
-    let replaced = place.run(&[&["enqueue", "resize", "2"][..], &replace].concat());
+    let replaced = dir.run(&[&["enqueue", "resize", "2"][..], &replace].concat());
     let replaced = replaced.exits(0).complains("got this payload");
     assert_eq!(replaced.stdout, format!("{id}\n"));
-    let shown = place.json(&["jobs", "show", &id, "--payload"]);
+    let shown = dir.json(&["jobs", "show", &id, "--payload"]);
     assert_eq!(shown["payload"], 2);
     let alone = ["enqueue", "resize", "2", "--on-conflict", "replace"];
-    place.run(&alone).exits(2).complains("--unique-key");
+    dir.run(&alone).exits(2).complains("--unique-key");
     let debounce = ["--unique-key", "cat", "--on-conflict", "debounce"];
     let debounce = [&["enqueue", "resize", "2"][..], &debounce].concat();
-    place.run(&debounce).exits(2).complains("--max-delay");
+    dir.run(&debounce).exits(2).complains("--max-delay");
     let short = [&debounce[..], &["--delay", "9s", "--max-delay", "5s"]].concat();
-    place.run(&short).complains("max_delay");
+    dir.run(&short).complains("max_delay");
 }
 
 #[test]
 fn a_payload_can_come_from_stdin_and_a_time_be_named() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     let args = ["enqueue", "greet", "-", "--at", "2100-01-01T00:00:00Z"];
-    let ran = place.run_with(&args, " [1, 2]\n").exits(0);
-    let job = place.json(&["jobs", "show", ran.stdout.trim(), "--payload"]);
+    let ran = dir.run_with(&args, " [1, 2]\n").exits(0);
+    let job = dir.json(&["jobs", "show", ran.stdout.trim(), "--payload"]);
     assert_eq!(job["payload"], serde_json::json!([1, 2]));
     assert_eq!(job["run_at"], "2100-01-01T00:00:00.000Z");
 }
 
 #[test]
 fn jobs_are_listed_in_pages() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     let ids: Vec<String> = (0..5)
-        .map(|n| place.enqueue(&["mail", &n.to_string()]))
+        .map(|n| dir.enqueue(&["mail", &n.to_string()]))
         .collect();
-    place.enqueue(&["report", "1", "--tag", "weekly"]);
-    let first = place.json(&[
+    dir.enqueue(&["report", "1", "--tag", "weekly"]);
+    let first = dir.json(&[
         "jobs", "list", "--kind", "mail", "--order", "oldest", "--limit", "2",
     ]);
     let listed: Vec<&str> = first["jobs"]
@@ -126,56 +125,51 @@ fn jobs_are_listed_in_pages() {
         .collect();
     assert_eq!(listed, ids[..2]);
     let next = first["next"].as_str().unwrap();
-    let rest = place.json(&[
+    let rest = dir.json(&[
         "jobs", "list", "--kind", "mail", "--order", "oldest", "--after", next,
     ]);
     assert_eq!(rest["jobs"].as_array().unwrap().len(), 3);
     assert!(rest["next"].is_null());
-    place
-        .run(&["jobs", "list", "--limit", "2"])
+    dir.run(&["jobs", "list", "--limit", "2"])
         .exits(0)
         .says("--after");
-    place
-        .run(&["jobs", "list", "--tag", "weekly"])
+    dir.run(&["jobs", "list", "--tag", "weekly"])
         .exits(0)
         .says("report");
-    place
-        .run(&["jobs", "list", "--state", "failed,cancelled"])
+    dir.run(&["jobs", "list", "--state", "failed,cancelled"])
         .exits(0)
         .says("no jobs match");
-    let lines = place.run(&["--json", "jobs", "list", "--stream"]).exits(0);
+    let lines = dir.run(&["--json", "jobs", "list", "--stream"]).exits(0);
     assert_eq!(lines.stdout.lines().count(), 6);
     for line in lines.stdout.lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap();
     }
     let bounded = ["--json", "jobs", "list", "--stream", "--limit", "4"];
-    assert_eq!(place.run(&bounded).exits(0).stdout.lines().count(), 4);
+    assert_eq!(dir.run(&bounded).exits(0).stdout.lines().count(), 4);
 }
 
 #[test]
 fn a_dead_letter_tells_its_story_and_cannot_steer_the_terminal() {
-    let place = Place::migrated();
-    let id = place.enqueue(&["mail", "1"]);
-    kill(&place);
-    let shown = place
-        .run(&["--color", "never", "jobs", "show", &id])
-        .exits(0);
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&["mail", "1"]);
+    kill(&dir);
+    let shown = dir.run(&["--color", "never", "jobs", "show", &id]).exits(0);
     let shown = shown.says("Attempts").says("no route\n");
     let shown = shown.says(" to \u{fffd}[31mhost");
     assert!(!shown.stdout.contains('\u{1b}'), "{shown:?}");
-    place.run(&["jobs", "list"]).exits(0).says("no route to");
-    let job = place.json(&["jobs", "show", &id]);
+    dir.run(&["jobs", "list"]).exits(0).says("no route to");
+    let job = dir.json(&["jobs", "show", &id]);
     assert_eq!(job["history"][0]["outcome"], "failed");
     assert_eq!(job["last_error"], "no route\nto \u{1b}[31mhost");
 }
 
 #[test]
 fn a_stack_trace_keeps_its_lines_and_nodes_their_labels() {
-    let place = Place::migrated();
-    let id = place.enqueue(&["mail", "1"]);
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&["mail", "1"]);
     let trace = "boom\n  at body (mail.rs:7)\n\tat main";
     let (node, other) = (NodeId::new(), NodeId::new());
-    place.with_client(|client| async move {
+    dir.with_client(|client| async move {
         let (store, second) = (client.store(), Duration::from_secs(1));
         let label = Name::new("label", "media-1").unwrap();
         let beat = Heartbeat::new(node, label, NodeStatus::Active, second);
@@ -196,9 +190,7 @@ fn a_stack_trace_keeps_its_lines_and_nodes_their_labels() {
             store.jobs().settle(&[ended]).await.unwrap();
         }
     });
-    let shown = place
-        .run(&["--color", "never", "jobs", "show", &id])
-        .exits(0);
+    let shown = dir.run(&["--color", "never", "jobs", "show", &id]).exits(0);
     let lines: Vec<&str> = shown.stdout.lines().collect();
     let at = lines
         .iter()
@@ -225,61 +217,53 @@ fn a_stack_trace_keeps_its_lines_and_nodes_their_labels() {
 
 #[test]
 fn named_jobs_are_paused_resumed_and_deleted() {
-    let place = Place::migrated();
-    let (a, b) = (place.enqueue(&["mail", "1"]), place.enqueue(&["mail", "2"]));
-    let state = |id: &str| place.json(&["jobs", "show", id])["state"].clone();
-    place
-        .run(&["jobs", "pause", &a, &b])
-        .exits(0)
-        .says("paused");
+    let dir = WorkDir::migrated();
+    let (a, b) = (dir.enqueue(&["mail", "1"]), dir.enqueue(&["mail", "2"]));
+    let state = |id: &str| dir.json(&["jobs", "show", id])["state"].clone();
+    dir.run(&["jobs", "pause", &a, &b]).exits(0).says("paused");
     assert_eq!((state(&a), state(&b)), ("paused".into(), "paused".into()));
-    place.run(&["jobs", "pause", &a]).exits(4).says("refused");
-    place.run(&["jobs", "resume", &a]).exits(0).says("pending");
+    dir.run(&["jobs", "pause", &a]).exits(4).says("refused");
+    dir.run(&["jobs", "resume", &a]).exits(0).says("pending");
     assert_eq!((state(&a), state(&b)), ("pending".into(), "paused".into()));
     // Only ended jobs are deleted, and only after a confirmation.
-    place
-        .run(&["jobs", "delete", &a, "--yes"])
+    dir.run(&["jobs", "delete", &a, "--yes"])
         .exits(4)
         .complains("is pending");
-    place.run(&["jobs", "cancel", &a]).exits(0);
-    place
-        .run(&["jobs", "delete", &a])
+    dir.run(&["jobs", "cancel", &a]).exits(0);
+    dir.run(&["jobs", "delete", &a])
         .exits(5)
         .complains("delete 1 job");
-    let deleted = place.json(&["jobs", "delete", &a, "--yes"]);
+    let deleted = dir.json(&["jobs", "delete", &a, "--yes"]);
     assert_eq!(deleted["jobs"][0]["outcome"], "deleted");
-    place.run(&["jobs", "show", &a]).exits(3);
-    place.run(&["jobs", "delete", &a, "--yes"]).exits(3);
+    dir.run(&["jobs", "show", &a]).exits(3);
+    dir.run(&["jobs", "delete", &a, "--yes"]).exits(3);
     for action in ["pause", "resume", "delete"] {
-        place.run(&["jobs", action]).exits(2);
+        dir.run(&["jobs", action]).exits(2);
     }
 }
 
 #[test]
 fn named_jobs_are_cancelled_one_by_one() {
-    let place = Place::migrated();
-    let (a, b) = (place.enqueue(&["mail", "1"]), place.enqueue(&["mail", "2"]));
-    let done = place.json(&["jobs", "cancel", &a, &b]);
+    let dir = WorkDir::migrated();
+    let (a, b) = (dir.enqueue(&["mail", "1"]), dir.enqueue(&["mail", "2"]));
+    let done = dir.json(&["jobs", "cancel", &a, &b]);
     assert_eq!(done["jobs"][0]["outcome"], "became");
     assert_eq!(done["jobs"][1]["state"], "cancelled");
     // The action is applied to the jobs that allow it, and the other jobs are reported.
-    let c = place.enqueue(&["mail", "3"]);
-    let ran = place
-        .run(&["jobs", "cancel", &a, &c])
-        .exits(4)
-        .complains(&a);
+    let c = dir.enqueue(&["mail", "3"]);
+    let ran = dir.run(&["jobs", "cancel", &a, &c]).exits(4).complains(&a);
     assert!(
         ran.stdout.contains("refused") && ran.stdout.contains("became"),
         "{ran:?}"
     );
-    place.run(&["jobs", "cancel", &c, "--all"]).exits(2);
+    dir.run(&["jobs", "cancel", &c, "--all"]).exits(2);
 }
 
 #[test]
 fn what_was_done_before_a_failure_is_said_with_it() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     // Stores one job more than one call of the store accepts. The database fails for the last job.
-    let ids = place.with_client(|client| async move {
+    let ids = dir.with_client(|client| async move {
         let mut jobs: Vec<_> = (0..500).map(|n| NewJob::new("mail", &n)).collect();
         jobs.push(NewJob::new("mail", &500).priority(Priority::Critical));
         let made = client.enqueue_all(&jobs).await.unwrap();
@@ -289,11 +273,11 @@ fn what_was_done_before_a_failure_is_said_with_it() {
     });
     let trigger = "CREATE TRIGGER stuck BEFORE UPDATE ON ratchet_jobs WHEN OLD.priority = 4
                    BEGIN SELECT RAISE(ABORT, 'it is stuck'); END";
-    let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
+    let database = rusqlite::Connection::open(dir.path("jobs.db")).unwrap();
     database.execute_batch(trigger).unwrap();
     drop(database);
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let cancel = |also: &[&str]| place.run(&[also, &["jobs", "cancel"], &ids].concat());
+    let cancel = |also: &[&str]| dir.run(&[also, &["jobs", "cancel"], &ids].concat());
 
     let ran = cancel(&["--json"]).exits(1).complains("act: ");
     let done = &ran.json()["jobs"];
@@ -308,47 +292,40 @@ fn what_was_done_before_a_failure_is_said_with_it() {
 
 #[test]
 fn queues_are_paused_and_resumed() {
-    let place = Place::migrated();
-    place.run(&["queues"]).exits(0).says("no queues");
-    place.enqueue(&["mail", "1", "--queue", "slow"]);
-    assert_eq!(place.json(&["queues", "pause", "slow"])["changed"], true);
-    place
-        .run(&["queues", "pause", "slow"])
+    let dir = WorkDir::migrated();
+    dir.run(&["queues"]).exits(0).says("no queues");
+    dir.enqueue(&["mail", "1", "--queue", "slow"]);
+    assert_eq!(dir.json(&["queues", "pause", "slow"])["changed"], true);
+    dir.run(&["queues", "pause", "slow"])
         .exits(0)
         .says("already");
-    place.run(&["queues", "list"]).exits(0).says("paused");
-    let queue = &place.json(&["queues"])["queues"][0];
+    dir.run(&["queues", "list"]).exits(0).says("paused");
+    let queue = &dir.json(&["queues"])["queues"][0];
     assert_eq!(
         (&queue["name"], &queue["counts"]["pending"]),
         (&"slow".into(), &1.into())
     );
     assert_eq!(queue["paused"], true);
-    place
-        .run(&["queues", "resume", "slow"])
-        .exits(0)
-        .says("Done");
-    assert_eq!(place.json(&["queues"])["queues"][0]["paused"], false);
-    place
-        .run(&["queues", "resume", "slow"])
+    dir.run(&["queues", "resume", "slow"]).exits(0).says("Done");
+    assert_eq!(dir.json(&["queues"])["queues"][0]["paused"], false);
+    dir.run(&["queues", "resume", "slow"])
         .exits(0)
         .says("The queue was not paused.");
-    place
-        .run(&["queues", "resume", "slwo"])
+    dir.run(&["queues", "resume", "slwo"])
         .exits(3)
         .complains("there is no queue `slwo`");
-    place
-        .run(&["queues", "pause", "slwo"])
+    dir.run(&["queues", "pause", "slwo"])
         .exits(3)
         .complains("slwo");
-    place.run(&["queues", "pause", "later", "--new"]).exits(0);
-    place.run(&["queues", "list"]).exits(0).says("later");
+    dir.run(&["queues", "pause", "later", "--new"]).exits(0);
+    dir.run(&["queues", "list"]).exits(0).says("later");
 }
 
 #[test]
 fn recurring_definitions_are_looked_after() {
-    let place = Place::migrated();
-    place.run(&["recurring"]).exits(0).says("no recurring");
-    place.with_client(|client| async move {
+    let dir = WorkDir::migrated();
+    dir.run(&["recurring"]).exits(0).says("no recurring");
+    dir.with_client(|client| async move {
         let job = NewJob::new("report", &7).queue("reports");
         let nightly = Recurring::cron("0 3 * * *")
             .zone("Europe/Berlin")
@@ -356,39 +333,37 @@ fn recurring_definitions_are_looked_after() {
             .named("nightly");
         client.recurring().put(nightly).await.unwrap();
     });
-    place
-        .run(&["recurring", "list"])
+    dir.run(&["recurring", "list"])
         .exits(0)
         .says("0 3 * * * (Europe/Berlin)")
         .says("nightly");
-    assert_eq!(place.json(&["recurring"])["recurring"][0]["kind"], "report");
+    assert_eq!(dir.json(&["recurring"])["recurring"][0]["kind"], "report");
     assert_eq!(
-        place.json(&["recurring", "pause", "nightly"])["changed"],
+        dir.json(&["recurring", "pause", "nightly"])["changed"],
         true
     );
-    place
-        .run(&["recurring", "show", "nightly"])
+    dir.run(&["recurring", "show", "nightly"])
         .exits(0)
         .says("paused")
         .says("reports");
     assert_eq!(
-        place.json(&["recurring", "show", "nightly", "--payload"])["payload"],
+        dir.json(&["recurring", "show", "nightly", "--payload"])["payload"],
         7
     );
-    place.run(&["recurring", "resume", "nightly"]).exits(0);
-    let made = place.json(&["recurring", "trigger", "nightly"]);
+    dir.run(&["recurring", "resume", "nightly"]).exits(0);
+    let made = dir.json(&["recurring", "trigger", "nightly"]);
     assert_eq!(made["created"], true);
     let id = made["job"].as_str().unwrap();
     assert_eq!(
-        place.json(&["jobs", "show", id])["recurring"]["name"],
+        dir.json(&["jobs", "show", id])["recurring"]["name"],
         "nightly"
     );
 }
 
 /// Stores one heartbeat of a new node with this label, and returns the node's id.
-fn join(place: &Place, label: &'static str) -> NodeId {
+fn join(dir: &WorkDir, label: &'static str) -> NodeId {
     let node = NodeId::new();
-    place.with_client(|client| async move {
+    dir.with_client(|client| async move {
         let label = Name::new("label", label).unwrap();
         let minute = Duration::from_secs(60);
         let beat = Heartbeat::new(node, label, NodeStatus::Active, minute);
@@ -400,31 +375,27 @@ fn join(place: &Place, label: &'static str) -> NodeId {
 
 #[test]
 fn nodes_are_listed_and_drained() {
-    let place = Place::migrated();
-    place.run(&["nodes", "list"]).exits(0).says("no live nodes");
-    let node = join(&place, "alpha").to_string();
-    place
-        .run(&["nodes", "list"])
+    let dir = WorkDir::migrated();
+    dir.run(&["nodes", "list"]).exits(0).says("no live nodes");
+    let node = join(&dir, "alpha").to_string();
+    dir.run(&["nodes", "list"])
         .exits(0)
         .says("alpha")
         .says("active");
-    let listed = place.json(&["nodes", "list", "--all"]);
+    let listed = dir.json(&["nodes", "list", "--all"]);
     assert_eq!(listed["nodes"][0]["id"], node.as_str());
     assert_eq!(listed["nodes"][0]["capacity"], 32);
-    assert_eq!(place.json(&["nodes", "drain", "alpha"])["changed"], true);
-    place
-        .run(&["nodes", "drain", &node])
-        .exits(0)
-        .says("already");
-    place.run(&["nodes", "list"]).exits(0).says("draining");
-    place.run(&["status"]).exits(0).says("1 live, 3 of 32");
+    assert_eq!(dir.json(&["nodes", "drain", "alpha"])["changed"], true);
+    dir.run(&["nodes", "drain", &node]).exits(0).says("already");
+    dir.run(&["nodes", "list"]).exits(0).says("draining");
+    dir.run(&["status"]).exits(0).says("1 live, 3 of 32");
 }
 
 #[test]
 fn locks_are_listed() {
-    let place = Place::migrated();
-    place.run(&["locks"]).exits(0).says("no locks");
-    place.with_client(|client| async move {
+    let dir = WorkDir::migrated();
+    dir.run(&["locks"]).exits(0).says("no locks");
+    dir.with_client(|client| async move {
         let name = |text| Name::new("name", text).unwrap();
         let (lock, owner) = (name("export"), name("me"));
         let minute = Duration::from_secs(60);
@@ -435,13 +406,12 @@ fn locks_are_listed() {
             .await
             .unwrap();
     });
-    place
-        .run(&["locks"])
+    dir.run(&["locks"])
         .exits(0)
         .says("export")
         .says("held")
         .says("me");
-    let lock = &place.json(&["locks"])["locks"][0];
+    let lock = &dir.json(&["locks"])["locks"][0];
     assert_eq!(
         (&lock["name"], &lock["owner"]),
         (&"export".into(), &"me".into())
@@ -451,15 +421,14 @@ fn locks_are_listed() {
 
 #[test]
 fn the_status_has_everything() {
-    let place = Place::migrated();
-    place.enqueue(&["mail", "1"]);
-    place
-        .run(&["status"])
+    let dir = WorkDir::migrated();
+    dir.enqueue(&["mail", "1"]);
+    dir.run(&["status"])
         .exits(0)
         .says("sqlite")
         .says("nothing runs")
         .says("default");
-    let status = place.json(&["status"]);
+    let status = dir.json(&["status"]);
     assert_eq!(status["backend"], "sqlite");
     assert_eq!(status["live_nodes"], 0);
     assert_eq!(status["queues"][0]["counts"]["pending"], 1);

@@ -4,32 +4,32 @@ use std::io::{Read, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::kit::{Place, finish};
+use crate::kit::{WorkDir, finish};
 
 #[test]
 fn colours_are_for_terminals_or_those_who_ask() {
-    let place = Place::migrated();
-    place.enqueue(&["mail", "1"]);
-    let plain = |args: &[&str]| !place.run(args).exits(0).stdout.contains('\u{1b}');
+    let dir = WorkDir::migrated();
+    dir.enqueue(&["mail", "1"]);
+    let plain = |args: &[&str]| !dir.run(args).exits(0).stdout.contains('\u{1b}');
     assert!(plain(&["queues"]));
     assert!(plain(&["--color", "never", "queues"]));
     assert!(!plain(&["--color", "always", "queues"]));
     assert!(plain(&["--color", "always", "--json", "queues"]));
-    let url = format!("sqlite://{}", place.path("jobs.db").display());
-    let mut command = place.command();
+    let url = format!("sqlite://{}", dir.path("jobs.db").display());
+    let mut command = dir.command();
     let command = command.env("NO_COLOR", "1").args(["--url", &url, "queues"]);
     assert!(!finish(command, None).exits(0).stdout.contains('\u{1b}'));
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    let place = Place::migrated();
-    place.with_client(|client| async move {
+    let dir = WorkDir::migrated();
+    dir.with_client(|client| async move {
         let jobs: Vec<_> = (0..400).map(|n| ratchet::NewJob::new("mail", &n)).collect();
         client.enqueue_all(&jobs).await.unwrap();
     });
-    let url = format!("sqlite://{}", place.path("jobs.db").display());
-    let mut child = place
+    let url = format!("sqlite://{}", dir.path("jobs.db").display());
+    let mut child = dir
         .command()
         .args(["--url", &url, "--json", "jobs", "list", "--stream"])
         .stdout(Stdio::piped())
@@ -49,9 +49,9 @@ fn a_reader_that_goes_away_is_no_error() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_it_cleanly() {
-    let place = Place::migrated();
-    let url = format!("sqlite://{}", place.path("jobs.db").display());
-    let mut child = place
+    let dir = WorkDir::migrated();
+    let url = format!("sqlite://{}", dir.path("jobs.db").display());
+    let mut child = dir
         .command()
         .args(["--url", &url, "--json", "top", "--interval", "500ms"])
         .stdout(Stdio::piped())
@@ -77,9 +77,9 @@ fn an_interrupt_ends_it_cleanly() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_the_reading_of_a_payload() {
-    let place = Place::migrated();
-    let url = format!("sqlite://{}", place.path("jobs.db").display());
-    let mut child = place
+    let dir = WorkDir::migrated();
+    let url = format!("sqlite://{}", dir.path("jobs.db").display());
+    let mut child = dir
         .command()
         .args(["--url", &url, "enqueue", "mail", "-"])
         .stdin(Stdio::piped())

@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::kit::{Place, finish};
+use crate::kit::{WorkDir, finish};
 
 #[test]
 fn the_schema_is_made_and_looked_at() {
@@ -19,9 +19,9 @@ fn the_schema_is_made_and_looked_at() {
         .unwrap()
         .as_nanos();
     let schema = format!("cli_{now}");
-    let place = Place::empty();
+    let dir = WorkDir::empty();
     let run = |args: &[&str]| {
-        let mut command = place.command();
+        let mut command = dir.command();
         command.env("RATCHET_STORE__URL", &url);
         command.env("RATCHET_STORE__POSTGRES__SCHEMA", &schema);
         finish(command.args(args), None)
@@ -58,7 +58,7 @@ fn the_schema_is_made_and_looked_at() {
     if remote != url {
         let doctor = |mode: &str| {
             let separator = if url.contains('?') { '&' } else { '?' };
-            let mut command = place.command();
+            let mut command = dir.command();
             command.env("RATCHET_STORE__POSTGRES__SCHEMA", &schema);
             let url = format!("{remote}{separator}sslmode={mode}");
             finish(command.args(["--url", &url, "doctor"]), None)

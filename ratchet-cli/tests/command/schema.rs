@@ -1,54 +1,50 @@
 //! Tests of `ratchet migrate`.
 
-use crate::kit::Place;
+use crate::kit::WorkDir;
 
 #[test]
 fn a_database_is_looked_at_before_it_is_changed() {
-    let place = Place::empty();
-    let check = place.run(&["migrate", "--check"]).exits(6).says("init");
+    let dir = WorkDir::empty();
+    let check = dir.run(&["migrate", "--check"]).exits(6).says("init");
     assert!(check.stderr.is_empty(), "{check:?}");
-    let lacking = place.run(&["--json", "migrate", "--check"]).exits(6).json();
+    let lacking = dir.run(&["--json", "migrate", "--check"]).exits(6).json();
     assert_eq!(lacking["up_to_date"], false);
     assert_eq!(lacking["migrations"][0]["name"], "init");
-    place
-        .run(&["migrate", "--dry-run"])
+    dir.run(&["migrate", "--dry-run"])
         .exits(0)
         .says("CREATE TABLE ratchet_jobs");
-    assert!(!place.path("jobs.db").exists());
+    assert!(!dir.path("jobs.db").exists());
 
-    place.run(&["migrate"]).exits(0).says("init");
-    place
-        .run(&["migrate", "--check"])
-        .exits(0)
-        .says("up to date");
-    let nothing = place.run(&["migrate", "--dry-run"]).exits(0);
+    dir.run(&["migrate"]).exits(0).says("init");
+    dir.run(&["migrate", "--check"]).exits(0).says("up to date");
+    let nothing = dir.run(&["migrate", "--dry-run"]).exits(0);
     assert_eq!(nothing.stdout, "");
-    let again = place.json(&["migrate"]);
+    let again = dir.json(&["migrate"]);
     assert_eq!(again["migrations"].as_array().unwrap().len(), 0);
     assert_eq!(again["listed"], "applied");
 }
 
 #[test]
 fn what_is_printed_makes_a_database_that_is_up_to_date() {
-    let place = Place::empty();
-    let printed = place.run(&["migrate", "--print"]).exits(0);
-    assert!(!place.path("jobs.db").exists());
+    let dir = WorkDir::empty();
+    let printed = dir.run(&["migrate", "--print"]).exits(0);
+    assert!(!dir.path("jobs.db").exists());
     // `.bail on` makes the `sqlite3` tool stop at the first error. Otherwise, the tool would commit
     // the statements after the failed one.
     let sql = printed.stdout.strip_prefix(".bail on\n.timeout 30000\n");
     let sql = sql.unwrap_or_else(|| panic!("{printed:?}"));
-    let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
+    let database = rusqlite::Connection::open(dir.path("jobs.db")).unwrap();
     database.execute_batch(sql).unwrap();
     drop(database);
-    place.run(&["migrate", "--check"]).exits(0);
-    let id = place.enqueue(&["greet", "1"]);
-    place.run(&["jobs", "show", &id]).exits(0);
+    dir.run(&["migrate", "--check"]).exits(0);
+    let id = dir.enqueue(&["greet", "1"]);
+    dir.run(&["jobs", "show", &id]).exits(0);
 }
 
 #[test]
 fn the_tools_of_the_other_databases_are_told_to_stop_too() {
     let begins = |url: &str, begin: &str| {
-        let printed = Place::of(url).run(&["migrate", "--print"]).exits(0);
+        let printed = WorkDir::of(url).run(&["migrate", "--print"]).exits(0);
         assert!(printed.stdout.starts_with(begin), "{printed:?}");
     };
     begins(
@@ -56,43 +52,40 @@ fn the_tools_of_the_other_databases_are_told_to_stop_too() {
         "\\set ON_ERROR_STOP on\n",
     );
     begins("sqlserver://127.0.0.1:9/jobs", ":on error exit\n");
-    let mongo = Place::of("mongodb://127.0.0.1:9/jobs");
+    let mongo = WorkDir::of("mongodb://127.0.0.1:9/jobs");
     let printed = mongo.run(&["migrate", "--print"]).exits(0);
     printed.says("db.getSiblingDB(\"jobs\")").says("throw");
-    let printed = Place::migrated().json(&["migrate", "--print"]);
+    let printed = WorkDir::migrated().json(&["migrate", "--print"]);
     assert!(printed["prelude"].as_str().unwrap().starts_with(".bail on"));
 }
 
 #[test]
 fn only_migrate_changes_the_schema() {
-    let place = Place::empty();
-    place.run(&["status"]).exits(1).complains("ratchet migrate");
-    assert!(!place.path("jobs.db").exists());
-    std::fs::write(place.path("jobs.db"), "").unwrap();
-    place
-        .run(&["queues"])
-        .exits(1)
-        .complains("lacks migrations");
-    assert_eq!(std::fs::metadata(place.path("jobs.db")).unwrap().len(), 0);
+    let dir = WorkDir::empty();
+    dir.run(&["status"]).exits(1).complains("ratchet migrate");
+    assert!(!dir.path("jobs.db").exists());
+    std::fs::write(dir.path("jobs.db"), "").unwrap();
+    dir.run(&["queues"]).exits(1).complains("lacks migrations");
+    assert_eq!(std::fs::metadata(dir.path("jobs.db")).unwrap().len(), 0);
 }
 
 /// Creates a migrated database, and changes the record of its migrations with this statement.
-fn altered(sql: &str) -> Place {
-    let place = Place::migrated();
-    let database = rusqlite::Connection::open(place.path("jobs.db")).unwrap();
+fn altered(sql: &str) -> WorkDir {
+    let dir = WorkDir::migrated();
+    let database = rusqlite::Connection::open(dir.path("jobs.db")).unwrap();
     database.execute_batch(sql).unwrap();
-    place
+    dir
 }
 
 #[test]
 fn each_problem_of_a_schema_gets_the_remedy_that_solves_it() {
-    let mistyped = Place::empty();
-    let empty = Place::empty();
+    let mistyped = WorkDir::empty();
+    let empty = WorkDir::empty();
     std::fs::write(empty.path("jobs.db"), "").unwrap();
     let newer = altered("INSERT INTO ratchet_migrations VALUES (99, 'later', 'x', 0)");
     let other = altered("UPDATE ratchet_migrations SET checksum = 'x' WHERE version = 1");
     let lost = altered("DROP TABLE ratchet_locks");
-    for (place, problem, remedy) in [
+    for (dir, problem, remedy) in [
         (
             &mistyped,
             "the file does not exist",
@@ -115,12 +108,11 @@ fn each_problem_of_a_schema_gets_the_remedy_that_solves_it() {
             "`ratchet migrate` repairs nothing.",
         ),
     ] {
-        place
-            .run(&["status"])
+        dir.run(&["status"])
             .exits(1)
             .complains(problem)
             .complains(remedy);
-        let doctor = place.run(&["doctor"]).exits(6).says(problem).says(remedy);
+        let doctor = dir.run(&["doctor"]).exits(6).says(problem).says(remedy);
         assert!(doctor.stderr.is_empty(), "{doctor:?}");
     }
     assert!(!mistyped.path("jobs.db").exists());
@@ -139,6 +131,6 @@ fn each_problem_of_a_schema_gets_the_remedy_that_solves_it() {
 
 #[test]
 fn one_thing_at_a_time() {
-    let place = Place::empty();
-    place.run(&["migrate", "--print", "--check"]).exits(2);
+    let dir = WorkDir::empty();
+    dir.run(&["migrate", "--print", "--check"]).exits(2);
 }

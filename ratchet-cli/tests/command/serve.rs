@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::kit::Place;
+use crate::kit::WorkDir;
 
 /// A running `ratchet serve`. Dropping this value stops the process.
 struct Server {
@@ -16,16 +16,16 @@ struct Server {
 }
 
 impl Server {
-    fn start(place: &Place, args: &[&str]) -> Self {
+    fn start(dir: &WorkDir, args: &[&str]) -> Self {
         let listen = ["--listen", "127.0.0.1:0"];
-        Self::started(place, place.command(), &[&listen, args].concat())
+        Self::started(dir, dir.command(), &[&listen, args].concat())
     }
 
-    /// Starts `ratchet serve` on the database of the place. `command` is the program, or a wrapper
-    /// that runs it.
-    fn started(place: &Place, mut command: Command, args: &[&str]) -> Self {
-        let url = format!("sqlite://{}", place.path("jobs.db").display());
-        let log = place.path("log");
+    /// Starts `ratchet serve` on the database of the directory. `command` is the program, or a
+    /// wrapper that runs it.
+    fn started(dir: &WorkDir, mut command: Command, args: &[&str]) -> Self {
+        let url = format!("sqlite://{}", dir.path("jobs.db").display());
+        let log = dir.path("log");
         let mut child = command
             .env("RATCHET_STORE__URL", &url)
             .args(["--json", "serve"])
@@ -86,9 +86,9 @@ impl Drop for Server {
 
 #[test]
 fn it_reads_and_says_the_same_as_the_command() {
-    let place = Place::migrated();
-    let id = place.enqueue(&["mail", "\"secret\""]);
-    let server = Server::start(&place, &[]);
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&["mail", "\"secret\""]);
+    let server = Server::start(&dir, &[]);
     assert!(
         server
             .ask("GET /health HTTP/1.1")
@@ -99,7 +99,7 @@ fn it_reads_and_says_the_same_as_the_command() {
     assert!(!answer.contains("secret"), "{answer}");
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     let served: serde_json::Value = serde_json::from_str(body).unwrap();
-    let shown = place.json(&["jobs", "show", &id]);
+    let shown = dir.json(&["jobs", "show", &id]);
     for (field, value) in served.as_object().unwrap() {
         assert_eq!(&shown[field], value, "{field}");
     }
@@ -109,8 +109,8 @@ fn it_reads_and_says_the_same_as_the_command() {
 
 #[test]
 fn it_has_metrics_for_prometheus() {
-    let place = Place::migrated();
-    let server = Server::start(&place, &[]);
+    let dir = WorkDir::migrated();
+    let server = Server::start(&dir, &[]);
     server.ask("GET /api/jobs HTTP/1.1");
     let answer = server.ask("GET /metrics HTTP/1.1");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -120,14 +120,13 @@ fn it_has_metrics_for_prometheus() {
 
 #[test]
 fn writes_need_the_token() {
-    let place = Place::migrated();
-    let id = place.enqueue(&["mail", "1"]);
-    place
-        .run(&["serve", "--listen", "127.0.0.1:0", "--allow-writes"])
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&["mail", "1"]);
+    dir.run(&["serve", "--listen", "127.0.0.1:0", "--allow-writes"])
         .exits(7)
         .complains("http.token_file");
-    std::fs::write(place.path("token"), "open sesame\n").unwrap();
-    let server = Server::start(&place, &["--allow-writes", "--token-file", "token"]);
+    std::fs::write(dir.path("token"), "open sesame\n").unwrap();
+    let server = Server::start(&dir, &["--allow-writes", "--token-file", "token"]);
     let cancel = format!("POST /api/jobs/{id}/cancel HTTP/1.1");
     let with = |token: &str| server.ask(&format!("{cancel}\r\nAuthorization: Bearer {token}"));
     assert!(server.ask(&cancel).starts_with("HTTP/1.1 401"));
@@ -140,24 +139,24 @@ fn writes_need_the_token() {
     assert!(wrong.to_lowercase().contains(challenge), "{wrong}");
     let right = basic("bWU6b3BlbiBzZXNhbWU=");
     assert!(right.starts_with("HTTP/1.1 200"), "{right}");
-    let id = place.enqueue(&["mail", "2"]);
+    let id = dir.enqueue(&["mail", "2"]);
     let cancel = format!("POST /api/jobs/{id}/cancel HTTP/1.1");
     let with = |token: &str| server.ask(&format!("{cancel}\r\nAuthorization: Bearer {token}"));
     let done = with("open sesame");
     assert!(done.starts_with("HTTP/1.1 200"), "{done}");
-    assert_eq!(place.json(&["jobs", "show", &id])["state"], "cancelled");
+    assert_eq!(dir.json(&["jobs", "show", &id])["state"], "cancelled");
 }
 
 #[test]
 fn another_address_than_loopback_needs_a_token_or_insecure() {
-    let place = Place::migrated();
-    place.enqueue(&["mail", "1"]);
+    let dir = WorkDir::migrated();
+    dir.enqueue(&["mail", "1"]);
     let anywhere = ["--listen", "0.0.0.0:0"];
-    let run = |more: &[&str]| place.run(&[&["serve"], &anywhere[..], more].concat());
+    let run = |more: &[&str]| dir.run(&[&["serve"], &anywhere[..], more].concat());
     run(&[]).exits(7).complains("--insecure");
-    std::fs::write(place.path("token"), "open sesame\n").unwrap();
+    std::fs::write(dir.path("token"), "open sesame\n").unwrap();
     let with =
-        |more: &[&str]| Server::started(&place, place.command(), &[&anywhere[..], more].concat());
+        |more: &[&str]| Server::started(&dir, dir.command(), &[&anywhere[..], more].concat());
     let exposed = with(&["--insecure"]);
     assert_eq!(exposed.status("/api/jobs", None), "200");
     assert!(
@@ -190,11 +189,7 @@ fn another_address_than_loopback_needs_a_token_or_insecure() {
         "{log}"
     );
     // With `protect_reads = false`, reads need no token, and a warning says so.
-    std::fs::write(
-        place.path("ratchet.toml"),
-        "[http]\nprotect_reads = false\n",
-    )
-    .unwrap();
+    std::fs::write(dir.path("ratchet.toml"), "[http]\nprotect_reads = false\n").unwrap();
     let open = with(&["--token-file", "token"]);
     assert_eq!(open.status("/api/jobs", None), "200");
     assert!(open.log().contains("can read every job"), "{}", open.log());
@@ -202,17 +197,16 @@ fn another_address_than_loopback_needs_a_token_or_insecure() {
 
 #[test]
 fn reads_on_loopback_are_protected_if_asked_to() {
-    let place = Place::migrated();
-    place
-        .run(&["serve", "--listen", "127.0.0.1:0", "--protect-reads"])
+    let dir = WorkDir::migrated();
+    dir.run(&["serve", "--listen", "127.0.0.1:0", "--protect-reads"])
         .exits(7)
         .complains("needs a token");
-    std::fs::write(place.path("token"), "open sesame\n").unwrap();
+    std::fs::write(dir.path("token"), "open sesame\n").unwrap();
     let token = ["--token-file", "token"];
-    let open = Server::start(&place, &token);
+    let open = Server::start(&dir, &token);
     assert_eq!(open.status("/api/jobs", None), "200");
     assert_eq!(open.log(), "");
-    let protected = Server::start(&place, &["--protect-reads", "--token-file", "token"]);
+    let protected = Server::start(&dir, &["--protect-reads", "--token-file", "token"]);
     assert_eq!(protected.status("/api/jobs", None), "401");
     assert_eq!(protected.status("/api/jobs", Some("open sesame")), "200");
     // Without `--allow-writes`, the server refuses a write even with the right token.
@@ -228,16 +222,16 @@ fn reads_on_loopback_are_protected_if_asked_to() {
 
 #[test]
 fn payloads_always_need_the_token() {
-    let place = Place::migrated();
-    let id = place.enqueue(&["mail", "\"a secret\""]);
-    std::fs::write(place.path("ratchet.toml"), "[http]\npayloads = \"shown\"\n").unwrap();
-    let refused = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    let dir = WorkDir::migrated();
+    let id = dir.enqueue(&["mail", "\"a secret\""]);
+    std::fs::write(dir.path("ratchet.toml"), "[http]\npayloads = \"shown\"\n").unwrap();
+    let refused = dir.run(&["serve", "--listen", "127.0.0.1:0"]);
     refused
         .exits(7)
         .complains("http.payloads")
         .complains("token");
-    std::fs::write(place.path("token"), "open sesame\n").unwrap();
-    let server = Server::start(&place, &["--token-file", "token"]);
+    std::fs::write(dir.path("token"), "open sesame\n").unwrap();
+    let server = Server::start(&dir, &["--token-file", "token"]);
     let get = format!("GET /api/jobs/{id} HTTP/1.1");
     let answer = server.ask(&get);
     assert!(
@@ -252,14 +246,14 @@ fn payloads_always_need_the_token() {
 
 #[test]
 fn the_name_of_a_proxy_is_answered_once_it_is_configured() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     let get = "GET /api/jobs HTTP/1.1";
-    let refused = Server::start(&place, &[]).ask_of("ops.example.com", get);
+    let refused = Server::start(&dir, &[]).ask_of("ops.example.com", get);
     assert!(refused.starts_with("HTTP/1.1 421"), "{refused}");
     assert!(refused.contains("http.hosts"), "{refused}");
     let settings = "[http]\nhosts = [\"ops.example.com\"]\nproxies = [\"127.0.0.1\"]\n";
-    std::fs::write(place.path("ratchet.toml"), settings).unwrap();
-    let server = Server::start(&place, &[]);
+    std::fs::write(dir.path("ratchet.toml"), settings).unwrap();
+    let server = Server::start(&dir, &[]);
     let answer = server.ask_of("ops.example.com", get);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(
@@ -276,21 +270,21 @@ fn the_name_of_a_proxy_is_answered_once_it_is_configured() {
 
 #[test]
 fn writes_are_logged_and_logs_have_no_colours_in_a_file() {
-    let place = Place::migrated();
-    std::fs::write(place.path("token"), "open sesame\n").unwrap();
+    let dir = WorkDir::migrated();
+    std::fs::write(dir.path("token"), "open sesame\n").unwrap();
     let write = |server: &Server, token: &str| {
         let head = "POST /api/queues/q/pause HTTP/1.1\r\nAuthorization: Bearer";
         server.ask(&format!("{head} {token}"));
     };
     let writes = ["--allow-writes", "--token-file", "token"];
-    let quiet = Server::start(&place, &writes);
+    let quiet = Server::start(&dir, &writes);
     write(&quiet, "open sesame");
     assert_eq!(quiet.log(), "");
     write(&quiet, "close sesame");
     assert!(quiet.log().contains("wrong token"), "{}", quiet.log());
     for (color, has) in [("auto", false), ("never", false), ("always", true)] {
         let more = [&writes[..], &["-v", "--color", color]].concat();
-        let server = Server::start(&place, &more);
+        let server = Server::start(&dir, &more);
         write(&server, "open sesame");
         let log = server.log();
         let written = log.lines().find(|line| line.contains("PauseQueue"));
@@ -312,13 +306,13 @@ fn writes_are_logged_and_logs_have_no_colours_in_a_file() {
 #[cfg(unix)]
 #[test]
 fn it_answers_when_there_are_no_more_file_descriptors() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     let mut shell = Command::new("sh");
     shell
-        .current_dir(place.path(""))
+        .current_dir(dir.path(""))
         .args(["-c", "ulimit -n 96 && exec \"$0\" \"$@\""])
         .arg(env!("CARGO_BIN_EXE_ratchet"));
-    let server = Server::started(&place, shell, &["--listen", "127.0.0.1:0"]);
+    let server = Server::started(&dir, shell, &["--listen", "127.0.0.1:0"]);
     let began = ratchet::store_api::time::monotonic();
     let mut held = Vec::new();
     for _ in 0..200 {
@@ -343,8 +337,8 @@ fn it_answers_when_there_are_no_more_file_descriptors() {
 #[cfg(unix)]
 #[test]
 fn it_ends_when_asked_to() {
-    let place = Place::migrated();
-    let mut server = Server::start(&place, &[]);
+    let dir = WorkDir::migrated();
+    let mut server = Server::start(&dir, &[]);
     let pid = server.child.id().to_string();
     Command::new("kill").args(["-TERM", &pid]).status().unwrap();
     assert_eq!(server.child.wait().unwrap().code(), Some(0));

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use crate::kit::{Place, finish};
+use crate::kit::{WorkDir, finish};
 
 #[test]
 fn the_doctor_says_what_is_wrong_and_what_to_do() {
-    let place = Place::empty();
-    let lacking = place.run(&["--json", "doctor"]).exits(6).json();
+    let dir = WorkDir::empty();
+    let lacking = dir.run(&["--json", "doctor"]).exits(6).json();
     assert_eq!(lacking["findings"][0]["code"], "schema");
     assert_eq!(lacking["ok"], false);
-    place.run(&["doctor"]).exits(6).says("ratchet migrate");
+    dir.run(&["doctor"]).exits(6).says("ratchet migrate");
 
-    place.run(&["migrate"]).exits(0);
-    let idle = place.json(&["doctor"]);
+    dir.run(&["migrate"]).exits(0);
+    let idle = dir.json(&["doctor"]);
     assert_eq!(idle["ok"], true);
     let codes = |report: &serde_json::Value| -> Vec<String> {
         let findings = report["findings"].as_array().unwrap().iter();
@@ -24,22 +24,21 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
     assert!(codes(&idle).contains(&"no_nodes".to_owned()), "{idle}");
     assert!(idle["clock_skew_ms"].as_i64().unwrap().abs() < 1_000);
     // If no job is due, a cluster without live nodes is only a warning.
-    place
-        .run(&["doctor", "--strict"])
+    dir.run(&["doctor", "--strict"])
         .exits(6)
         .says("warning")
         .says("No node is live");
 
-    place.enqueue(&["mail", "1"]);
+    dir.enqueue(&["mail", "1"]);
     std::thread::sleep(Duration::from_millis(5));
     // A cluster without live nodes is an error once a job is due.
-    let late = place.run(&["--json", "doctor", "--overdue", "1ms"]);
+    let late = dir.run(&["--json", "doctor", "--overdue", "1ms"]);
     let late = late.exits(6).json();
     assert_eq!(late["findings"][0]["code"], "no_nodes");
     assert_eq!(late["findings"][0]["severity"], "error");
     assert!(codes(&late).contains(&"overdue".to_owned()), "{late}");
-    place.run(&["queues", "pause", "default"]).exits(0);
-    let paused = place.json(&["doctor", "--overdue", "1ms"]);
+    dir.run(&["queues", "pause", "default"]).exits(0);
+    let paused = dir.json(&["doctor", "--overdue", "1ms"]);
     assert!(
         codes(&paused).contains(&"paused_queue".to_owned()),
         "{paused}"
@@ -48,8 +47,8 @@ fn the_doctor_says_what_is_wrong_and_what_to_do() {
 
 #[test]
 fn a_measurement_asks_first_and_leaves_nothing_behind() {
-    let place = Place::migrated();
-    place.enqueue(&["mail", "1"]);
+    let dir = WorkDir::migrated();
+    dir.enqueue(&["mail", "1"]);
     let small = [
         "bench",
         "--jobs",
@@ -61,8 +60,8 @@ fn a_measurement_asks_first_and_leaves_nothing_behind() {
         "--handlers",
         "8",
     ];
-    place.run(&small).exits(5).complains("275 empty jobs");
-    let report = place.json(&[&small[..], &["--yes"]].concat());
+    dir.run(&small).exits(5).complains("275 empty jobs");
+    let report = dir.json(&[&small[..], &["--yes"]].concat());
     let phases = report["phases"].as_array().unwrap();
     let names: Vec<&str> = phases
         .iter()
@@ -78,7 +77,7 @@ fn a_measurement_asks_first_and_leaves_nothing_behind() {
     for phase in phases {
         assert!(phase["jobs_per_s"].as_f64().unwrap() > 0.0, "{phase}");
     }
-    let left = place.json(&["jobs", "list"]);
+    let left = dir.json(&["jobs", "list"]);
     let left = left["jobs"].as_array().unwrap();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(left[0]["kind"], "mail");
@@ -88,9 +87,9 @@ fn a_measurement_asks_first_and_leaves_nothing_behind() {
 #[cfg(unix)]
 #[test]
 fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
-    let place = Place::migrated();
-    let url = format!("sqlite://{}", place.path("jobs.db").display());
-    let mut command = place.command();
+    let dir = WorkDir::migrated();
+    let url = format!("sqlite://{}", dir.path("jobs.db").display());
+    let mut command = dir.command();
     let child = command
         .args(["--url", &url, "bench", "--jobs", "200000", "--yes"])
         .stdout(std::process::Stdio::piped())
@@ -98,7 +97,7 @@ fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
         .spawn()
         .unwrap();
     let list = ["jobs", "list", "--queue", "ratchet-bench", "--limit", "1"];
-    let jobs = || place.json(&list)["jobs"].as_array().map_or(0, Vec::len);
+    let jobs = || dir.json(&list)["jobs"].as_array().map_or(0, Vec::len);
     let deadline = ratchet::store_api::time::monotonic() + Duration::from_secs(30);
     while jobs() == 0 {
         assert!(
@@ -125,37 +124,36 @@ fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
         "1",
         "--yes",
     ];
-    place.run(&small).exits(0).says("start latency");
+    dir.run(&small).exits(0).says("start latency");
 }
 
 #[test]
 fn one_look_of_top_can_be_printed() {
-    let place = Place::migrated();
-    place.enqueue(&["mail", "1", "--queue", "slow"]);
+    let dir = WorkDir::migrated();
+    dir.enqueue(&["mail", "1", "--queue", "slow"]);
     let top = ["top", "--once", "--interval", "500ms"];
-    place
-        .run(&top)
+    dir.run(&top)
         .exits(0)
         .says("no live nodes")
         .says("slow")
         .says("q quits");
-    let look = place.json(&top);
+    let look = dir.json(&top);
     assert_eq!(look["queues"][0]["name"], "slow");
     assert_eq!(look["live_nodes"], 0);
-    place.run(&["top"]).exits(2).complains("--once");
-    place.run(&["top", "--once", "--interval", "1ms"]).exits(2);
+    dir.run(&["top"]).exits(2).complains("--once");
+    dir.run(&["top", "--once", "--interval", "1ms"]).exits(2);
 }
 
 #[test]
 fn the_configuration_is_checked_and_shown() {
-    let place = Place::empty();
-    let run = |args: &[&str]| finish(place.command().args(args), None);
+    let dir = WorkDir::empty();
+    let run = |args: &[&str]| finish(dir.command().args(args), None);
     let sample = run(&["config", "sample"]).exits(0).says("[store]");
-    std::fs::write(place.path("ratchet.toml"), &sample.stdout).unwrap();
+    std::fs::write(dir.path("ratchet.toml"), &sample.stdout).unwrap();
     run(&["config", "check"]).exits(0).says("ratchet.toml");
 
     let text = "[store]\nurl = 'postgres://bob:hunter2@db/jobs'\n[worker]\nconcurrency = 7\n";
-    std::fs::write(place.path("ratchet.toml"), text).unwrap();
+    std::fs::write(dir.path("ratchet.toml"), text).unwrap();
     let shown = run(&["config", "show"])
         .exits(0)
         .says("worker.concurrency")
@@ -167,11 +165,11 @@ fn the_configuration_is_checked_and_shown() {
     assert!(shown.json()["zone_data"]["source"].is_string());
     assert!(!shown.stdout.contains("hunter2"), "{shown:?}");
     let text = "[store]\nurl = 'sqlite://jobs.db'\nmigrate = false\n";
-    std::fs::write(place.path("ratchet.toml"), text).unwrap();
+    std::fs::write(dir.path("ratchet.toml"), text).unwrap();
     let checked = run(&["--json", "config", "check"]).exits(0).json();
     assert_eq!(checked["ok"], true);
 
-    std::fs::write(place.path("other.toml"), "[worker]\nconcurency = 7\n").unwrap();
+    std::fs::write(dir.path("other.toml"), "[worker]\nconcurency = 7\n").unwrap();
     run(&["--config", "other.toml", "config", "check"])
         .exits(7)
         .complains("concurency");
@@ -182,8 +180,8 @@ fn the_configuration_is_checked_and_shown() {
 
 #[test]
 fn the_time_zone_data_in_use_is_shown() {
-    let place = Place::migrated();
-    let zones = place.path("zoneinfo");
+    let dir = WorkDir::migrated();
+    let zones = dir.path("zoneinfo");
     std::fs::create_dir_all(zones.join("Etc")).unwrap();
     // Writes a zone file of format version 1, for a zone that is always UTC.
     let header = [&b"TZif"[..], &[0; 16]].concat();
@@ -192,8 +190,8 @@ fn the_time_zone_data_in_use_is_shown() {
     std::fs::write(zones.join("Etc/UTC"), data).unwrap();
     std::fs::write(zones.join("tzdata.zi"), "# version 2031a\n").unwrap();
     let run = |args: &[&str]| {
-        let mut command = place.command();
-        let url = format!("sqlite://{}", place.path("jobs.db").display());
+        let mut command = dir.command();
+        let url = format!("sqlite://{}", dir.path("jobs.db").display());
         let command = command.env("TZDIR", &zones).args(["--url", &url]);
         finish(command.args(args), None).exits(0)
     };
@@ -208,20 +206,20 @@ fn the_time_zone_data_in_use_is_shown() {
 
 #[test]
 fn a_configured_database_is_used_and_the_command_line_wins() {
-    let place = Place::migrated();
+    let dir = WorkDir::migrated();
     std::fs::write(
-        place.path("ratchet.toml"),
+        dir.path("ratchet.toml"),
         "[store]\nurl = 'sqlite://jobs.db'\n",
     )
     .unwrap();
-    finish(place.command().arg("queues"), None).exits(0);
-    let mut command = place.command();
+    finish(dir.command().arg("queues"), None).exits(0);
+    let mut command = dir.command();
     let elsewhere = command
         .env("RATCHET_STORE__URL", "sqlite://other.db")
         .arg("queues");
     finish(elsewhere, None).exits(1);
-    let url = format!("sqlite://{}", place.path("jobs.db").display());
-    let mut command = place.command();
+    let url = format!("sqlite://{}", dir.path("jobs.db").display());
+    let mut command = dir.command();
     let back = command
         .env("RATCHET_STORE__URL", "sqlite://other.db")
         .args(["--url", &url, "queues"]);
@@ -230,17 +228,17 @@ fn a_configured_database_is_used_and_the_command_line_wins() {
 
 #[test]
 fn completions_and_pages_are_made_of_the_command_line() {
-    let place = Place::empty();
+    let dir = WorkDir::empty();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let script = finish(place.command().args(["completions", shell]), None).exits(0);
+        let script = finish(dir.command().args(["completions", shell]), None).exits(0);
         assert!(script.stdout.contains("requeue"), "{shell}");
     }
-    finish(place.command().arg("man"), None)
+    finish(dir.command().arg("man"), None)
         .exits(0)
         .says(".TH")
         .says("Exit codes");
-    finish(place.command().args(["man", "--dir", "pages"]), None).exits(0);
+    finish(dir.command().args(["man", "--dir", "pages"]), None).exits(0);
     for page in ["ratchet.1", "ratchet-jobs.1", "ratchet-jobs-purge.1"] {
-        assert!(place.path("pages").join(page).exists(), "{page}");
+        assert!(dir.path("pages").join(page).exists(), "{page}");
     }
 }

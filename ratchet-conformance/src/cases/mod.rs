@@ -22,6 +22,7 @@ mod keys;
 mod lane;
 mod limits;
 mod link;
+mod link_race;
 mod lock;
 mod migrate;
 mod node;
@@ -37,6 +38,7 @@ mod recurring_fire;
 mod report;
 mod restart;
 mod retry;
+mod rewind;
 mod settle;
 mod signal;
 mod tag;
@@ -83,10 +85,12 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     permit::CASES,
     rate::CASES,
     link::CASES,
+    link_race::CASES,
     conditions::CASES,
     batch::CASES,
     signal::CASES,
     restart::CASES,
+    rewind::CASES,
     page::CASES,
     purge::CASES,
     tag::CASES,

@@ -71,6 +71,17 @@ impl Sabotaged {
             },
             Sabotage::ForgetsPayloadVersions => job.clone().payload_version(1),
             Sabotage::DeliversLateSignals => Self::patient(job),
+            Sabotage::TrustsCachedRoutes => {
+                let memory = &mut *self.memory();
+                memory
+                    .cached
+                    .entry(spec.route.kind.clone())
+                    .or_insert_with(|| {
+                        memory.routes.push(spec.route.kind.clone());
+                        memory.routes.len() - 1
+                    });
+                job.clone()
+            }
             Sabotage::LetsClosedBatchesGrow => self.squeezed_in(job).await?,
             // The defect: every job gets its own lane.
             Sabotage::IgnoresLanes if spec.lane.is_some() => job.clone().lane(&fresh()),
@@ -267,6 +278,15 @@ impl JobStore for Sabotaged {
             }
             Sabotage::SaysThatOthersWait => {
                 claimed.iter_mut().for_each(|job| job.claim.awaited = true);
+            }
+            Sabotage::TrustsCachedRoutes => {
+                let memory = self.memory();
+                for kind in claimed.iter_mut().map(|job| &mut job.claim.route.kind) {
+                    let id = memory.cached.get(kind);
+                    if let Some(now) = id.and_then(|id| memory.routes.get(*id)) {
+                        *kind = now.clone();
+                    }
+                }
             }
             Sabotage::ClaimsTwice => {
                 let mut memory = self.memory();

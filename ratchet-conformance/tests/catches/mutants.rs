@@ -106,6 +106,10 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "page::a_filter_lists_exactly_what_it_matches",
     ),
     (
+        Sabotage::TrustsCachedRoutes,
+        "rewind::no_job_runs_as_another_kind_after_routes_were_lost",
+    ),
+    (
         Sabotage::LeavesRowsBehind,
         "purge::a_job_that_is_gone_leaves_no_row",
     ),

@@ -221,6 +221,7 @@ sabotages! {
     LetsTheSecondOfALanePass,
     ResumesHeadsOnCancel,
     LosesCancelledJobsNewestFirst,
+    TrustsCachedRoutes,
 }
 
 /// The state that sabotages keep, shared by all handles of one database.
@@ -255,6 +256,10 @@ pub(crate) struct Memory {
     pub(crate) former: HashMap<JobId, JobRecord>,
     /// The definitions whose last slot the store does not show.
     pub(crate) without_slot: BTreeSet<Name>,
+    /// The kind of each stored route. Its index is the id of the route.
+    pub(crate) routes: Vec<Name>,
+    /// The id that processes have cached for the route of each kind.
+    pub(crate) cached: HashMap<Name, usize>,
     /// How many callers have entered the race window of each name, such as a key or a resource.
     looked: HashMap<Name, usize>,
 }
@@ -498,6 +503,11 @@ impl Vandal for SabotagedFixture {
 
     async fn spoil_lock(&self, name: &Name) -> Result<(), BoxError> {
         self.store.memory().spoiled_lock = Some(name.clone());
+        Ok(())
+    }
+
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        self.store.memory().routes.truncate(1);
         Ok(())
     }
 

@@ -117,6 +117,9 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.running]** Each returned job is `Running`, is owned by the node, and has a
     ///   `claim_seq` one higher than before. Its token contains this number, the node and the time
     ///   of the claim.
+    /// - **[claim.route]** The claim contains the route with which the job was enqueued. This holds
+    ///   even if the database has lost routes that a process has cached, and other routes have
+    ///   their ids.
     /// - **[claim.version]** The claim contains the version of the payload with which the job was
     ///   enqueued.
     /// - **[claim.whole]** If the request asks for payloads, each claim contains the payload and

@@ -58,7 +58,7 @@ impl Store {
                 let store = Arc::new(SqliteStore::connect(&url).await?);
                 Ok(Database {
                     store,
-                    place: Place::Folder(folder),
+                    storage: Storage::Folder(folder),
                 })
             }
             Some((variable, url)) => {
@@ -72,7 +72,7 @@ impl Store {
                 let store = Arc::new(store.connect().await?);
                 Ok(Database {
                     store,
-                    place: Place::Schema { url, schema },
+                    storage: Storage::Schema { url, schema },
                 })
             }
         }
@@ -82,10 +82,10 @@ impl Store {
 /// The database of a case.
 pub(crate) struct Database {
     pub(crate) store: SharedStore,
-    place: Place,
+    storage: Storage,
 }
 
-enum Place {
+enum Storage {
     Folder(TempDir),
     Schema { url: String, schema: String },
 }
@@ -94,9 +94,9 @@ impl Database {
     /// Deletes the database.
     pub(crate) async fn take_away(self) -> Result<()> {
         drop(self.store);
-        match self.place {
-            Place::Folder(folder) => folder.close()?,
-            Place::Schema { url, schema } => {
+        match self.storage {
+            Storage::Folder(folder) => folder.close()?,
+            Storage::Schema { url, schema } => {
                 let mut connection = PgConnection::connect(&url).await?;
                 let drop = format!("DROP SCHEMA \"{schema}\" CASCADE");
                 connection.execute(AssertSqlSafe(drop)).await?;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{ReadConcern, WriteConcern};
 use mongodb::{Client, Collection, Database};
-use ratchet_conformance::{BoxError, Place, Slot, TestClock, TestServer};
+use ratchet_conformance::{BoxError, Slot, TestClock, TestDatabase, TestServer};
 use ratchet_core::JobId;
 use ratchet_store_mongo::{Builder, MongoStore};
 
@@ -123,7 +123,7 @@ impl Space {
 }
 
 #[async_trait]
-impl Place for Space {
+impl TestDatabase for Space {
     /// Chooses a new prefix for the collections of one test, and creates the test's clock, which
     /// starts at the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {

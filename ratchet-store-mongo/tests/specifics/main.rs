@@ -24,13 +24,13 @@ mod transactions;
 
 use std::process::ExitCode;
 
-use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_conformance::{DatabaseTest, DatabaseTests, database_tests};
 use ratchet_core::store::Checked;
 use ratchet_store_mongo::MongoStore;
 
 use crate::server::Space;
 
-const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
+const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
     claims: a_number_that_a_pause_took_back_is_not_given_out_again
         a_node_that_was_displaced_meanwhile_claims_nothing
         a_claim_passes_over_what_has_another_priority_by_then
@@ -83,8 +83,7 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
         idle_rates_come_from_an_index;
     rates: the_server_forgets_idle_keys_and_no_fence
         what_was_granted_before_a_loss_is_not_counted_again;
-    routes: a_number_that_a_restore_gave_away_is_not_used
-        a_client_of_the_application_looks_at_the_routes_every_second
+    routes: a_lost_connection_makes_the_cache_compare_its_routes
         jobs_of_a_route_that_does_not_exist_are_found;
     secured: the_rights_in_the_guide_are_enough a_missing_right_does_not_show_a_result
         a_user_that_was_dropped_and_created_again_is_let_in;
@@ -99,7 +98,7 @@ const TESTS: &[(&str, PlaceTest<Space>)] = place_tests! {
 };
 
 /// Tests on a standalone server.
-const STANDALONE: &[(&str, PlaceTest<Space>)] = place_tests! {
+const STANDALONE: &[(&str, DatabaseTest<Space>)] = database_tests! {
     standalone: what_needs_transactions_is_refused it_says_what_it_is
         an_ended_job_is_deleted_with_its_history a_batch_that_cannot_be_stored_is_taken_away
         a_job_that_was_reported_as_stored_stays the_jobs_of_a_dead_node_are_taken_back
@@ -107,7 +106,7 @@ const STANDALONE: &[(&str, PlaceTest<Space>)] = place_tests! {
 };
 
 fn main() -> ExitCode {
-    PlaceTests::default()
+    DatabaseTests::default()
         .on(server::SERVER, TESTS)
         .needing("secured", server::PROGRAM)
         .on(server::STANDALONE, STANDALONE)

@@ -16,6 +16,7 @@
 -- as many rows as are wanted by their primary keys, and skips the rows that are locked. The
 -- condition is checked again on each locked row. No index is locked except the primary key, and
 -- under READ COMMITTED there are no gap locks.
+/* undivided */
 SET @now = {now}, @wanted = $1, @due = '', @looked = 0,
     @proven = COALESCE((SELECT last.id = $2 AND last.stamp = $8 FROM {schema}.routes AS last
                         ORDER BY last.id DESC LIMIT 1), $2 = 0);

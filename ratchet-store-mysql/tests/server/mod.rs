@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Place, Residue, Slot, TestClock, TestServer, Vandal};
+use ratchet_conformance::{BoxError, Residue, Slot, TestClock, TestDatabase, TestServer, Vandal};
 use ratchet_core::{JobId, Name};
 use ratchet_store_mysql::{Builder, MysqlStore};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
@@ -239,7 +239,7 @@ fn number_in(text: &str, before: &str, after: &str) -> Option<i64> {
 }
 
 #[async_trait]
-impl Place for Database {
+impl TestDatabase for Database {
     /// Creates an empty database whose clock shows the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {
         Self::called(url, &format!("ratchet_test_{}", JobId::new())).await
@@ -307,6 +307,15 @@ impl Vandal for Database {
                          FROM {database}.ratchet_locks WHERE name = '{name}';
                      UPDATE {database}.ratchet_locks SET owner = '' WHERE name = '{name}'";
         self.execute(&spoil.replace("{name}", name.as_str())).await
+    }
+
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes"]) {
+            self.execute(&format!("DELETE FROM {{database}}.ratchet_{table}"))
+                .await?;
+        }
+        self.execute("DELETE FROM {database}.ratchet_routes WHERE id > 1")
+            .await
     }
 
     async fn spoil_schema(&self) -> Result<(), BoxError> {

@@ -10,7 +10,6 @@ mod lanes;
 mod links;
 mod locking;
 mod permits;
-mod routes;
 mod schemas;
 #[path = "../server/mod.rs"]
 mod server;
@@ -19,13 +18,13 @@ mod transactions;
 
 use std::process::ExitCode;
 
-use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_conformance::{DatabaseTest, DatabaseTests, database_tests};
 use ratchet_core::store::Checked;
 use ratchet_store_mysql::MysqlStore;
 
 use crate::server::Database;
 
-const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
+const TESTS: &[(&str, DatabaseTest<Database>)] = database_tests! {
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable killed_connections_are_replaced
         quiet_connections_are_replaced
@@ -51,8 +50,6 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
         a_claim_of_a_long_queue_reads_only_candidates no_statement_of_a_loop_reads_all_jobs;
     permits: a_claim_counts_what_was_claimed_while_it_waited
         claims_that_need_no_permit_wait_for_none;
-    routes: jobs_go_to_their_own_route_whatever_the_server_forgot
-        a_warm_node_claims_what_the_routes_are_now;
     schemas: two_prefixes_never_see_each_other a_newer_schema_is_refused
         an_older_schema_is_brought_up_to_date tables_of_others_are_refused
         an_altered_table_is_a_mismatch a_table_without_transactions_is_refused
@@ -67,11 +64,13 @@ const TESTS: &[(&str, PlaceTest<Database>)] = place_tests! {
         the_holder_of_a_key_changes_with_the_transaction
         a_holder_that_was_claimed_after_the_snapshot_runs
         a_closed_store_refuses a_session_with_other_settings_works
-        the_pool_of_the_application_keeps_its_settings a_client_enqueues_in_transactions;
+        the_pool_of_the_application_keeps_its_settings a_client_enqueues_in_transactions
+        cached_routes_that_were_lost_are_not_used
+        a_deadlock_leaves_the_settings_of_the_session;
 };
 
 fn main() -> ExitCode {
-    PlaceTests::default().on(server::SERVER, TESTS).run()
+    DatabaseTests::default().on(server::SERVER, TESTS).run()
 }
 
 pub(crate) async fn open(database: &Database) -> Checked<MysqlStore> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::Place;
+use ratchet_conformance::TestDatabase;
 use ratchet_conformance::kit::{assert_altered, assert_kind, enqueue, job, name, request_all};
 use ratchet_core::model::{Detail, JobFilter, PageRequest};
 use ratchet_core::store::{Acquired, JobStore, LockStore, NodeStore, Store};

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::Vandal as _;
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
-use ratchet_core::model::{ClaimedJob, Detail, Enqueued, Report, ReportKind};
-use ratchet_core::store::{JobStore, Store};
-use ratchet_core::{JobState, NewJob, OnConflict, Ratchet, StoreErrorKind};
+use ratchet_core::model::{ClaimedJob, Detail, Enqueued, JobSelector, Report, ReportKind};
+use ratchet_core::store::{JobStore, Store, WorkflowStore};
+use ratchet_core::{
+    BatchId, Condition, JobAction, JobState, NewJob, OnConflict, Ratchet, StoreErrorKind,
+};
 use ratchet_sql::JOB_TABLES;
 use ratchet_store_mysql::MysqlStore;
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
@@ -197,10 +200,14 @@ pub(crate) async fn a_session_with_other_settings_works(database: Arc<Database>)
         &mut application,
         "SET SESSION sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT',
          group_concat_max_len = 4, time_zone = '+07:00', character_set_client = latin1,
-         collation_connection = latin1_swedish_ci;
+         collation_connection = latin1_swedish_ci, sql_safe_updates = 1;
          SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
     )
     .await;
+    let (ended, batch) = (enqueue(&store, job()).await, BatchId::new());
+    let selected = JobSelector::Ids(vec![ended]);
+    store.act(&selected, JobAction::Cancel).await.unwrap();
+    store.create_batch(batch).await.unwrap();
     let text = "it's \\' \"x\" ü🦀";
     let mut tx = application.begin().await.unwrap();
     let mut jobs = Vec::new();
@@ -212,13 +219,15 @@ pub(crate) async fn a_session_with_other_settings_works(database: Arc<Database>)
                 .unique_key(&lane.to_string()),
         );
     }
+    jobs.push(job().in_batch(batch).after(ended, Condition::Ended));
     store.enqueue_in(&mut tx, &jobs).await.unwrap();
-    let limit = "SELECT @@SESSION.group_concat_max_len";
-    let limit = sqlx::query(limit).fetch_one(&mut *tx).await.unwrap();
-    assert_eq!(limit.get::<u64, _>(0), 4);
+    let settings = "SELECT @@SESSION.group_concat_max_len, @@SESSION.sql_safe_updates + 0";
+    let settings = sqlx::query(settings).fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(settings.get::<u64, _>(0), 4);
+    assert_eq!(settings.get::<i64, _>(1), 1);
     tx.commit().await.unwrap();
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();
-    assert_eq!(claimed.len(), 3);
+    assert_eq!(claimed.len(), 4);
     let lane = claimed[2].claim.lane.as_ref().unwrap();
     assert_eq!(lane.as_str(), format!("{text} 2"));
 }
@@ -320,4 +329,54 @@ pub(crate) async fn a_client_enqueues_in_transactions(database: Arc<Database>) {
     assert!(!exists(&store, one.id()).await);
     tx.commit().await.unwrap();
     assert!(exists(&store, one.id()).await && exists(&store, two.id()).await);
+}
+
+pub(crate) async fn cached_routes_that_were_lost_are_not_used(database: Arc<Database>) {
+    let pool = MySqlPoolOptions::new().max_connections(2);
+    let pool = pool.connect(&database.url).await.unwrap();
+    let store = MysqlStore::pool_builder(pool).connect().await.unwrap();
+    let of = |kind| NewJob::new(kind, &1);
+    for mine in [of("mine"), of("mine").unique_key("key")] {
+        store.enqueue(&[of("first"), of("mine")]).await.unwrap();
+        database.lose_routes().await.unwrap();
+        let fresh = open(&database).await;
+        let ids = [enqueue(&fresh, of("other")).await, mine.id()];
+        let mut application = application(&database).await;
+        let mut tx = application.begin().await.unwrap();
+        store.enqueue_in(&mut tx, &[mine]).await.unwrap();
+        tx.commit().await.unwrap();
+        let stored = fresh.get(&ids, Detail::Outline).await.unwrap();
+        let kinds = stored.iter().flatten().map(|job| &job.spec.route.kind);
+        assert!(kinds.eq(["other", "mine"]));
+    }
+}
+
+pub(crate) async fn a_deadlock_leaves_the_settings_of_the_session(database: Arc<Database>) {
+    let store = open(&database).await;
+    let (mut one, mut other) = (application(&database).await, application(&database).await);
+    for (application, key) in [(&mut one, "a"), (&mut other, "b")] {
+        let set = "SET SESSION sql_safe_updates = 1, group_concat_max_len = 5; BEGIN";
+        run(application, set).await;
+        let stored = store.enqueue_in(application, &[job().unique_key(key)]);
+        stored.await.unwrap();
+    }
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let stored = store.enqueue_in(&mut one, &[job().unique_key("b")]).await;
+            (one, stored)
+        }
+    });
+    database.until_a_call_waits().await;
+    let stored = store.enqueue_in(&mut other, &[job().unique_key("a")]).await;
+    let (one, waited) = waiting.await.unwrap();
+    let failed = waited.err().or(stored.err()).unwrap();
+    assert_kind(&failed, StoreErrorKind::Contention);
+    for mut application in [one, other] {
+        let settings = "SELECT @@SESSION.sql_safe_updates + 0, @@SESSION.group_concat_max_len";
+        let settings = sqlx::query(settings).fetch_one(&mut application);
+        let settings = settings.await.unwrap();
+        let settings: (i64, u64) = (settings.get(0), settings.get(1));
+        assert_eq!(settings, (1, 5));
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Place, Residue, Slot, TestClock, TestServer, Vandal};
+use ratchet_conformance::{BoxError, Residue, Slot, TestClock, TestDatabase, TestServer, Vandal};
 use ratchet_core::{JobId, Name};
 use ratchet_store_postgres::{Builder, PostgresStore};
 use sqlx::postgres::{PgConnection, PgRow};
@@ -202,7 +202,7 @@ impl Schema {
 }
 
 #[async_trait]
-impl Place for Schema {
+impl TestDatabase for Schema {
     /// Creates an empty schema whose clock shows the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {
         Self::called(url, &format!("test_{}", JobId::new())).await
@@ -272,6 +272,15 @@ impl Vandal for Schema {
                          FROM {schema}.locks WHERE name = '{name}';
                      UPDATE {schema}.locks SET owner = '' WHERE name = '{name}'";
         self.execute(&spoil.replace("{name}", name.as_str())).await
+    }
+
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes"]) {
+            self.execute(&format!("DELETE FROM {{schema}}.{table}"))
+                .await?;
+        }
+        self.execute("DELETE FROM {schema}.routes WHERE id > 1")
+            .await
     }
 
     async fn spoil_schema(&self) -> Result<(), BoxError> {

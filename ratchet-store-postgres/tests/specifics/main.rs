@@ -27,13 +27,13 @@ mod undelivered;
 
 use std::process::ExitCode;
 
-use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_conformance::{DatabaseTest, DatabaseTests, database_tests};
 use ratchet_core::store::Checked;
 use ratchet_store_postgres::PostgresStore;
 
 use crate::server::Schema;
 
-const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
+const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
     archive: a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other
         a_document_that_cannot_be_read_harms_only_itself a_pool_of_one_is_enough_to_archive
         a_pool_of_one_is_enough_for_linked_jobs
@@ -92,9 +92,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         what_was_claimed_is_kept_when_looking_for_more_takes_too_long
         a_route_that_cannot_be_decoded_is_passed_over
         snapshots_that_outlive_a_statement_are_refused;
-    routes: jobs_go_to_their_own_route_whatever_the_server_forgot
-        a_warm_node_claims_what_the_routes_are_now what_is_read_has_the_route_it_has_now
-        a_transaction_older_than_a_route_is_begun_again
+    routes: a_transaction_older_than_a_route_is_begun_again
         routes_are_added_where_jobs_are_stored
         jobs_without_a_route_are_found;
     schemas: two_schemas_never_see_each_other odd_names_work a_newer_schema_is_refused
@@ -121,13 +119,14 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
         a_closed_store_refuses_and_connects_no_more
         closing_again_is_silent without_wakeups_no_node_is_woken
         an_enqueue_that_meets_its_deadline_is_taken_back a_client_enqueues_in_transactions
-        a_node_with_an_idle_interval_finds_what_was_committed;
+        a_node_with_an_idle_interval_finds_what_was_committed
+        cached_routes_that_were_lost_are_not_used;
     undelivered: a_lane_whose_head_was_claimed_unheard_goes_on
         a_permit_that_was_claimed_unheard_is_free_again;
 };
 
 fn main() -> ExitCode {
-    PlaceTests::default()
+    DatabaseTests::default()
         .on(server::SERVER, TESTS)
         .needing("standby", server::STANDBY)
         .run()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ratchet_conformance::Vandal as _;
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
 use ratchet_core::cluster::{JobWakeups, Wakeup, WakeupStream};
 use ratchet_core::model::{ClaimedJob, Detail, Enqueued};
@@ -11,8 +12,9 @@ use ratchet_core::{
     Job, JobContext, JobResult, JobState, NewJob, OnConflict, Ratchet, StoreErrorKind, Wakes,
 };
 use ratchet_sql::JOB_TABLES;
+use ratchet_store_postgres::PostgresStore;
 use serde::{Deserialize, Serialize};
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgPoolOptions};
 use sqlx::{Connection, Row};
 
 use crate::open;
@@ -29,7 +31,7 @@ async fn comes(wakeups: &mut WakeupStream) -> bool {
 }
 
 /// Returns a subscription that has already received a wakeup.
-async fn listening(store: &Checked<ratchet_store_postgres::PostgresStore>) -> WakeupStream {
+async fn listening(store: &Checked<PostgresStore>) -> WakeupStream {
     let coordinator = store.coordinator().unwrap();
     let mut wakeups = coordinator.subscribe();
     let queue = ratchet_core::Name::new("queue", "probe").unwrap();
@@ -378,4 +380,28 @@ pub(crate) async fn a_client_enqueues_in_transactions(schema: Arc<Schema>) {
     }
     // Wakeups arrive in the order of the commits.
     assert_eq!(wakeups.next().await.queue.unwrap(), "loud");
+}
+
+pub(crate) async fn cached_routes_that_were_lost_are_not_used(schema: Arc<Schema>) {
+    let pool = PgPoolOptions::new().max_connections(2);
+    let pool = pool.connect(&schema.url).await.unwrap();
+    let store = PostgresStore::pool_builder(pool)
+        .schema(&schema.name)
+        .connect()
+        .await
+        .unwrap();
+    let of = |kind| NewJob::new(kind, &1);
+    for mine in [of("mine"), of("mine").unique_key("key")] {
+        store.enqueue(&[of("first"), of("mine")]).await.unwrap();
+        schema.lose_routes().await.unwrap();
+        let fresh = open(&schema).await;
+        let ids = [enqueue(&fresh, of("other")).await, mine.id()];
+        let mut application = application(&schema).await;
+        let mut tx = application.begin().await.unwrap();
+        store.enqueue_in(&mut tx, &[mine]).await.unwrap();
+        tx.commit().await.unwrap();
+        let stored = fresh.get(&ids, Detail::Outline).await.unwrap();
+        let kinds = stored.iter().flatten().map(|job| &job.spec.route.kind);
+        assert!(kinds.eq(["other", "mine"]));
+    }
 }

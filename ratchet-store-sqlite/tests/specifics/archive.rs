@@ -10,10 +10,10 @@ use ratchet_core::store::{ArchiveStore, Checked, JobStore};
 use ratchet_core::{JobAction, JobId, JobState};
 use ratchet_store_sqlite::SqliteStore;
 
-use crate::{Place, statement};
+use crate::{TempDatabase, statement};
 
 /// Stores cancelled jobs that are old enough to be archived.
-async fn cancelled(place: &Place, store: &Checked<SqliteStore>, count: usize) -> Vec<JobId> {
+async fn cancelled(db: &TempDatabase, store: &Checked<SqliteStore>, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     for _ in 0..count {
         ids.push(enqueue(store, job()).await);
@@ -21,7 +21,7 @@ async fn cancelled(place: &Place, store: &Checked<SqliteStore>, count: usize) ->
     let jobs = JobSelector::Ids(ids.clone());
     store.act(&jobs, JobAction::Cancel).await.unwrap();
     let age = "UPDATE ratchet_jobs SET finished_at = 1";
-    place.sql().execute_batch(age).unwrap();
+    db.sql().execute_batch(age).unwrap();
     ids
 }
 
@@ -32,12 +32,12 @@ async fn archive(store: &Checked<SqliteStore>, limit: usize) -> Guarded<u64> {
 
 #[tokio::test]
 async fn a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other() {
-    let place = Place::new();
-    let store = place.open().await;
-    let ids = cancelled(&place, &store, 5).await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let ids = cancelled(&db, &store, 5).await;
     for id in &ids[..2] {
         let damage = "UPDATE ratchet_jobs SET route = 4711 WHERE id = ?1";
-        place.sql().execute(damage, [id.as_bytes()]).unwrap();
+        db.sql().execute(damage, [id.as_bytes()]).unwrap();
     }
     assert_eq!(archive(&store, 2).await, Guarded::Done(2));
     assert_eq!(archive(&store, 2).await, Guarded::Done(1));
@@ -46,19 +46,19 @@ async fn a_job_that_cannot_be_read_at_all_stays_and_keeps_no_other() {
     let archived: Vec<bool> = archived.iter().map(Option::is_some).collect();
     assert_eq!(archived, [false, false, true, true, true]);
     let count = "SELECT count(*) FROM ratchet_jobs";
-    let left: i64 = place.sql().query_row(count, [], |row| row.get(0)).unwrap();
+    let left: i64 = db.sql().query_row(count, [], |row| row.get(0)).unwrap();
     assert_eq!(left, 2);
 }
 
 #[tokio::test]
 async fn a_document_that_cannot_be_read_harms_only_itself() {
-    let place = Place::new();
-    let store = place.open().await;
-    let ids = cancelled(&place, &store, 4).await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let ids = cancelled(&db, &store, 4).await;
     assert_eq!(archive(&store, 10).await, Guarded::Done(4));
     for (id, document) in [(ids[1], "CAST(x'ff' AS TEXT)"), (ids[3], "'{\"v\":2}'")] {
         let damage = format!("UPDATE ratchet_archive SET document = {document} WHERE id = ?1");
-        place.sql().execute(&damage, [id.as_bytes()]).unwrap();
+        db.sql().execute(&damage, [id.as_bytes()]).unwrap();
     }
     let archived = store.archived(&ids).await.unwrap();
     let archived: Vec<bool> = archived.iter().map(Option::is_some).collect();
@@ -84,9 +84,9 @@ async fn a_document_that_cannot_be_read_harms_only_itself() {
 
 #[tokio::test]
 async fn what_is_asked_by_tag_reads_only_jobs_that_have_it() {
-    let place = Place::new();
-    drop(place.open().await);
-    let sql = place.sql();
+    let db = TempDatabase::new();
+    drop(db.open().await);
+    let sql = db.sql();
     let statements = ["list_tagged_oldest", "list_tagged_newest", "count_tagged"];
     for name in statements {
         let statement = statement(include_str!("../../src/sql/lists.sql"), name);

@@ -12,18 +12,18 @@ use ratchet_core::store::{ArchiveStore, JobStore, NodeStore};
 use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority};
 use rusqlite::{Connection, params};
 
-use crate::{Place, statement};
+use crate::{TempDatabase, statement};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn several_handles_claim_each_job_once() {
     const JOBS: usize = 3_000;
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let jobs: Vec<NewJob> = (0..JOBS).map(|_| job()).collect();
     store.enqueue(&jobs).await.unwrap();
     let claimers: Vec<_> = (0..6)
         .map(|_| {
-            let path = place.path();
+            let path = db.path();
             tokio::spawn(async move {
                 let builder = ratchet_store_sqlite::SqliteStore::builder(path);
                 let store = builder.connect().await.unwrap();
@@ -49,8 +49,8 @@ async fn several_handles_claim_each_job_once() {
 
 #[tokio::test]
 async fn a_route_another_handle_added_is_claimed() {
-    let place = Place::new();
-    let (one, two) = (place.open().await, place.open().await);
+    let db = TempDatabase::new();
+    let (one, two) = (db.open().await, db.open().await);
     for round in 0..3 {
         let kind = format!("kind {round}");
         enqueue(&one, NewJob::new(&kind, &1)).await;
@@ -61,14 +61,14 @@ async fn a_route_another_handle_added_is_claimed() {
 
 #[tokio::test]
 async fn a_node_that_is_not_active_gets_nothing_and_takes_no_lock() {
-    let place = Place::new();
-    let store = place.open_impatient().await;
+    let db = TempDatabase::new();
+    let store = db.open_impatient().await;
     enqueue(&store, job()).await;
     let request = request_all();
     let label = Name::new("label", "n").unwrap();
     let beat = |status| Heartbeat::new(request.node, label.clone(), status, Duration::from_secs(5));
     store.heartbeat(&beat(NodeStatus::Joining)).await.unwrap();
-    let other = place.sql();
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(store.claim_next_batch(&request).await.unwrap(), []);
     other.execute_batch("COMMIT").unwrap();
@@ -89,8 +89,8 @@ async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
         "DELETE FROM ratchet_job_data WHERE id = ?1",
     ];
     for damage in damages {
-        let place = Place::new();
-        let store = place.open().await;
+        let db = TempDatabase::new();
+        let store = db.open().await;
         let key = || job().unique_key("key");
         let ids = [
             enqueue(&store, job()).await,
@@ -98,7 +98,7 @@ async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
             enqueue(&store, job()).await,
         ];
         // The second job has the row with the id 2 in `ratchet_job_data`.
-        place.sql().execute(damage, [2]).unwrap();
+        db.sql().execute(damage, [2]).unwrap();
         let request = ClaimRequest::new(NodeId::new(), 2);
         let claimed = store.claim_next_batch(&request).await.unwrap();
         let order: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
@@ -125,11 +125,10 @@ async fn damaged_jobs_become_dead_letters_and_the_others_are_claimed() {
 
 #[tokio::test]
 async fn a_payload_that_is_no_text_is_given_as_something_no_handler_decodes() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     enqueue(&store, job()).await;
-    place
-        .sql()
+    db.sql()
         .execute_batch("UPDATE ratchet_job_data SET payload = CAST(x'ff' AS TEXT)")
         .unwrap();
     let claimed = store.claim_next_batch(&request_all()).await.unwrap();
@@ -143,8 +142,8 @@ async fn a_payload_that_is_no_text_is_given_as_something_no_handler_decodes() {
 
 #[tokio::test]
 async fn the_schema_keeps_numbers_out_that_no_enum_has() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     enqueue(&store, job()).await;
     for damage in [
         "UPDATE ratchet_jobs SET priority = 9",
@@ -153,7 +152,7 @@ async fn the_schema_keeps_numbers_out_that_no_enum_has() {
         "UPDATE ratchet_jobs SET run_at = 'soon'",
         "UPDATE ratchet_nodes SET status = 'up'; UPDATE ratchet_jobs SET id = x''",
     ] {
-        assert!(place.sql().execute_batch(damage).is_err(), "{damage}");
+        assert!(db.sql().execute_batch(damage).is_err(), "{damage}");
     }
 }
 
@@ -170,15 +169,15 @@ pub(crate) fn plan(database: &Connection, sql: &str) -> String {
 
 #[tokio::test]
 async fn a_claim_of_a_long_queue_reads_the_index_in_its_order() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     for _ in 0..10 {
         let jobs: Vec<NewJob> = (0..10_000)
             .map(|index| job().priority(Priority::ALL[index % 5]))
             .collect();
         store.enqueue(&jobs).await.unwrap();
     }
-    let database = place.sql();
+    let database = db.sql();
     for analyzed in [false, true] {
         if analyzed {
             database.execute_batch("ANALYZE").unwrap();
@@ -210,14 +209,14 @@ async fn a_claim_of_a_long_queue_reads_the_index_in_its_order() {
 
 #[tokio::test]
 async fn to_see_what_is_late_takes_a_seek_per_route_and_level() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     for of in 0..3 {
         let job = |_| NewJob::new(&format!("kind-{of}"), &());
         let jobs: Vec<NewJob> = (0..10_000).map(job).collect();
         store.enqueue(&jobs).await.unwrap();
     }
-    let database = place.sql();
+    let database = db.sql();
     for analyzed in [false, true] {
         if analyzed {
             database.execute_batch("ANALYZE").unwrap();
@@ -249,9 +248,9 @@ const SCANS: [&str; 2] = ["count_jobs", "count_matching"];
 
 #[tokio::test]
 async fn no_statement_of_a_loop_goes_through_all_jobs() {
-    let place = Place::new();
-    drop(place.open().await);
-    let database = place.sql();
+    let db = TempDatabase::new();
+    drop(db.open().await);
+    let database = db.sql();
     let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sql");
     let mut checked = 0;
     let files = std::fs::read_dir(sources).unwrap();
@@ -286,11 +285,11 @@ async fn no_statement_of_a_loop_goes_through_all_jobs() {
 
 #[tokio::test]
 async fn a_job_that_goes_leaves_nothing_but_the_idempotency_key() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let count = |table: &str| -> i64 {
         let sql = format!("SELECT count(*) FROM ratchet_{table}");
-        place.sql().query_row(&sql, [], |row| row.get(0)).unwrap()
+        db.sql().query_row(&sql, [], |row| row.get(0)).unwrap()
     };
     let request = PurgeRequest::new(JobState::Failed, Duration::ZERO, 10);
     for way in 0..3 {
@@ -324,9 +323,9 @@ async fn a_job_that_goes_leaves_nothing_but_the_idempotency_key() {
 
 #[tokio::test]
 async fn the_clock_is_read_when_the_call_runs() {
-    let place = Place::new();
-    let store = place.open().await;
-    let other = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let waiting = tokio::spawn({
         let store = store.clone();

@@ -7,7 +7,7 @@ use ratchet_core::model::{Finding, Severity};
 use ratchet_core::store::{Checked, DiagnosticStore};
 use ratchet_store_sqlite::SqliteStore;
 
-use crate::Place;
+use crate::TempDatabase;
 
 async fn found(store: &Checked<SqliteStore>, code: &str) -> Vec<Finding> {
     let mut findings = store.findings().await.unwrap();
@@ -17,8 +17,8 @@ async fn found(store: &Checked<SqliteStore>, code: &str) -> Vec<Finding> {
 
 #[tokio::test]
 async fn a_sound_file_says_its_version_and_nothing_else() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let known = SqliteStore::migrations().len() as u64;
     assert_eq!(
         store.findings().await.unwrap(),
@@ -28,10 +28,10 @@ async fn a_sound_file_says_its_version_and_nothing_else() {
 
 #[tokio::test]
 async fn a_dropped_index_is_missing() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let drop = "DROP INDEX ratchet_jobs_claim; DROP INDEX ratchet_links_open";
-    place.sql().execute_batch(drop).unwrap();
+    db.sql().execute_batch(drop).unwrap();
     let missing = [
         Finding::missing("ratchet_jobs_claim"),
         Finding::missing("ratchet_links_open"),
@@ -42,10 +42,10 @@ async fn a_dropped_index_is_missing() {
 
 #[tokio::test]
 async fn an_upgraded_schema_is_newer() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let later = "INSERT INTO ratchet_migrations VALUES (99, 'later', '', 0)";
-    place.sql().execute(later, []).unwrap();
+    db.sql().execute(later, []).unwrap();
     let known = SqliteStore::migrations().len() as u64;
     let newer = [Finding::schema(known + 1, known)];
     assert_eq!(found(&store, "schema_version").await, newer);
@@ -54,10 +54,10 @@ async fn an_upgraded_schema_is_newer() {
 
 #[tokio::test]
 async fn a_log_that_does_not_shrink_is_told_of() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     enqueue(&store, job()).await;
-    let log = place.path().with_extension("db-wal");
+    let log = db.path().with_extension("db-wal");
     // SQLite does not read the log after the last commit, so the added bytes do no harm.
     let log = File::options().write(true).open(log).unwrap();
     log.set_len(Finding::LARGE_LOG).unwrap();

@@ -11,7 +11,7 @@ use ratchet_core::store::{JobStore, NodeStore, Store};
 use ratchet_core::{JobId, NewJob, StoreErrorKind};
 use ratchet_store_sqlite::{SqliteStore, Synchronous};
 
-use crate::Place;
+use crate::TempDatabase;
 
 #[tokio::test]
 async fn odd_file_names_work() {
@@ -60,23 +60,23 @@ async fn a_directory_is_no_database() {
 
 #[tokio::test]
 async fn a_file_that_is_no_database_is_corrupt_and_kept() {
-    let place = Place::new();
+    let db = TempDatabase::new();
     let content = "not a database, but ordinary text. ".repeat(100);
-    fs::write(place.path(), &content).unwrap();
-    assert_kind(&place.refusal().await, StoreErrorKind::Corrupt);
-    assert_eq!(fs::read_to_string(place.path()).unwrap(), content);
+    fs::write(db.path(), &content).unwrap();
+    assert_kind(&db.refusal().await, StoreErrorKind::Corrupt);
+    assert_eq!(fs::read_to_string(db.path()).unwrap(), content);
 }
 
 #[tokio::test]
 async fn a_read_only_file_is_refused() {
-    let place = Place::new();
-    place.open().await.close().await;
-    let path = place.path();
+    let db = TempDatabase::new();
+    db.open().await.close().await;
+    let path = db.path();
     let Some(_guard) = ReadOnly::make(&path) else {
         eprintln!("skipped: this user can write even read-only files");
         return;
     };
-    assert_kind(&place.refusal().await, StoreErrorKind::ReadOnly);
+    assert_kind(&db.refusal().await, StoreErrorKind::ReadOnly);
 }
 
 /// A file that no user can write, until this is dropped. Permissions do not stop root, but the
@@ -104,9 +104,9 @@ impl Drop for ReadOnly<'_> {
 
 #[tokio::test]
 async fn a_file_locked_by_another_program_is_contention_until_it_is_released() {
-    let place = Place::new();
-    let store = place.open_impatient().await;
-    let other = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open_impatient().await;
+    let other = db.sql();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
     let error = store.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Contention);
@@ -116,21 +116,21 @@ async fn a_file_locked_by_another_program_is_contention_until_it_is_released() {
 
 #[tokio::test]
 async fn a_fresh_file_locked_by_another_program_is_contention() {
-    let place = Place::new();
-    let other = place.sql();
+    let db = TempDatabase::new();
+    let other = db.sql();
     other
         .execute_batch("CREATE TABLE mine (a); BEGIN EXCLUSIVE")
         .unwrap();
-    assert_kind(&place.refusal().await, StoreErrorKind::Contention);
+    assert_kind(&db.refusal().await, StoreErrorKind::Contention);
     other.execute_batch("COMMIT").unwrap();
-    enqueue(&place.open().await, job()).await;
+    enqueue(&db.open().await, job()).await;
 }
 
 #[tokio::test]
 async fn a_lock_that_is_released_in_time_is_waited_for() {
-    let place = Place::new();
-    let store = place.open().await;
-    let other = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let call = tokio::spawn({
         let store = store.clone();
@@ -144,11 +144,11 @@ async fn a_lock_that_is_released_in_time_is_waited_for() {
 
 #[tokio::test]
 async fn the_deadline_bounds_a_call() {
-    let place = Place::new();
-    drop(place.open().await);
-    let builder = SqliteStore::builder(place.path()).deadline(Duration::from_millis(100));
+    let db = TempDatabase::new();
+    drop(db.open().await);
+    let builder = SqliteStore::builder(db.path()).deadline(Duration::from_millis(100));
     let store = builder.connect().await.unwrap();
-    let other = place.sql();
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = store.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Timeout);
@@ -156,11 +156,11 @@ async fn the_deadline_bounds_a_call() {
 
 #[tokio::test]
 async fn an_idle_claim_needs_no_write_lock() {
-    let place = Place::new();
-    let store = place.open_impatient().await;
+    let db = TempDatabase::new();
+    let store = db.open_impatient().await;
     enqueue(&store, job().delay(Duration::from_secs(3_600))).await;
     enqueue(&store, job().capability("gpu")).await;
-    let other = place.sql();
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(store.claim_next_batch(&request_all()).await.unwrap(), []);
     store.database_time().await.unwrap();
@@ -168,8 +168,8 @@ async fn an_idle_claim_needs_no_write_lock() {
 
 #[tokio::test]
 async fn a_full_database_loses_nothing_and_works_again_when_there_is_room() {
-    let place = Place::new();
-    let builder = SqliteStore::builder(place.path()).max_pages(100);
+    let db = TempDatabase::new();
+    let builder = SqliteStore::builder(db.path()).max_pages(100);
     let store = builder.connect().await.unwrap();
     let large = "x".repeat(20_000);
     let mut stored = Vec::new();
@@ -183,18 +183,18 @@ async fn a_full_database_loses_nothing_and_works_again_when_there_is_room() {
     assert!(stored.len() > 10, "{}", stored.len());
     let claimed = store.claim_next_batch(&request_all()).await;
     assert_eq!(claimed.unwrap().len(), stored.len(), "none half stored");
-    let roomy = place.open().await;
+    let roomy = db.open().await;
     enqueue(&roomy, NewJob::new("kind", &large)).await;
 }
 
 #[tokio::test]
 async fn a_closed_store_has_tidied_up_and_says_so() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let clone = store.clone();
     enqueue(&store, job()).await;
     store.close().await;
-    assert!(!place.path().with_extension("db-wal").exists());
+    assert!(!db.path().with_extension("db-wal").exists());
     let error = clone.enqueue(&[job()]).await.unwrap_err();
     assert_kind(&error, StoreErrorKind::Unavailable);
     assert_kind(
@@ -206,15 +206,15 @@ async fn a_closed_store_has_tidied_up_and_says_so() {
 
 #[tokio::test]
 async fn a_dropped_store_finishes_what_was_asked() {
-    let place = Place::new();
-    let store = place.open().await;
-    let other = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let call = tokio::spawn(async move { store.enqueue(&[job()]).await });
     tokio::time::sleep(Duration::from_millis(50)).await;
     other.execute_batch("COMMIT").unwrap();
     let id = call.await.unwrap().unwrap()[0].id();
-    assert!(exists(&place.open().await, id).await);
+    assert!(exists(&db.open().await, id).await);
 }
 
 #[tokio::test]
@@ -240,12 +240,12 @@ async fn a_database_in_memory_cannot_be_found_up_to_date() {
 
 #[tokio::test]
 async fn the_handle_says_what_it_is_and_how_it_syncs() {
-    let place = Place::new();
-    let builder = SqliteStore::builder(place.path()).synchronous(Synchronous::Normal);
+    let db = TempDatabase::new();
+    let builder = SqliteStore::builder(db.path()).synchronous(Synchronous::Normal);
     let store = builder.connect().await.unwrap();
     assert_eq!(store.info().backend, "sqlite");
     assert!(format!("{store:?}").contains("Normal"));
-    let mode: String = place
+    let mode: String = db
         .sql()
         .query_row("PRAGMA journal_mode", [], |row| row.get(0))
         .unwrap();

@@ -9,7 +9,7 @@ use ratchet_core::{NewJob, Priority};
 use ratchet_store_sqlite::SqliteStore;
 use tokio::task::JoinHandle;
 
-use crate::{Place, refuse_critical_jobs};
+use crate::{TempDatabase, refuse_critical_jobs};
 
 fn call(store: &Checked<SqliteStore>, jobs: Vec<NewJob>) -> JoinHandle<bool> {
     let store = store.clone();
@@ -24,9 +24,9 @@ async fn settle_down() {
 #[tokio::test]
 async fn a_failing_call_fails_no_other_wherever_it_stands() {
     for failing in 0..4 {
-        let place = Place::new();
-        let store = place.open().await;
-        let other = place.sql();
+        let db = TempDatabase::new();
+        let store = db.open().await;
+        let other = db.sql();
         refuse_critical_jobs(&other);
         // All calls wait for the lock, so they form one group.
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -63,16 +63,16 @@ async fn a_failing_call_fails_no_other_wherever_it_stands() {
             .remove(0)
             .unwrap();
         assert_eq!(record.spec.route.queue, format!("queue {failing}").as_str());
-        let from_elsewhere = place.open().await;
+        let from_elsewhere = db.open().await;
         assert_eq!(from_elsewhere.queues().await.unwrap().len(), 4);
     }
 }
 
 #[tokio::test]
 async fn a_call_without_a_waiter_is_not_begun() {
-    let place = Place::new();
-    let store = place.open().await;
-    let other = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let first = call(&store, vec![job()]);
     settle_down().await;
@@ -89,8 +89,8 @@ async fn a_call_without_a_waiter_is_not_begun() {
 
 #[tokio::test]
 async fn dropped_futures_leave_the_store_usable() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     enqueue(&store, job()).await;
     for micros in 0..200 {
         let wait = Duration::from_micros(micros * 5);
@@ -102,7 +102,7 @@ async fn dropped_futures_leave_the_store_usable() {
     }
     let id = enqueue(&store, job()).await;
     assert!(exists(&store, id).await);
-    let consistent: String = place
+    let consistent: String = db
         .sql()
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap();
@@ -111,18 +111,18 @@ async fn dropped_futures_leave_the_store_usable() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_share_few_commits() {
-    let place = Place::new();
-    let store = place.open().await;
-    let other = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let calls: Vec<_> = (0..200).map(|_| call(&store, vec![job()])).collect();
     settle_down().await;
-    let before = commits(&place);
+    let before = commits(&db);
     other.execute_batch("COMMIT").unwrap();
     for call in calls {
         assert!(call.await.unwrap());
     }
-    let taken = commits(&place) - before;
+    let taken = commits(&db) - before;
     assert!(
         taken <= 20,
         "expected at most 20 commits for 200 calls, found {taken}"
@@ -131,10 +131,10 @@ async fn many_callers_share_few_commits() {
 
 /// Counts the commits in the write-ahead log. A frame ends a commit if its second number, the size
 /// of the database after the commit, is not 0.
-fn commits(place: &Place) -> usize {
+fn commits(db: &TempDatabase) -> usize {
     const HEADER: usize = 32;
     const FRAME: usize = 24 + 4_096;
-    let log = std::fs::read(place.path().with_extension("db-wal")).unwrap();
+    let log = std::fs::read(db.path().with_extension("db-wal")).unwrap();
     let frames = log[HEADER..].chunks_exact(FRAME);
     frames.filter(|frame| frame[4..8] != [0; 4]).count()
 }

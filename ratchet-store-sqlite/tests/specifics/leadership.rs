@@ -17,7 +17,7 @@ use ratchet_store_sqlite::SqliteStore;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::Place;
+use crate::TempDatabase;
 
 const TTL: Duration = Duration::from_secs(6);
 
@@ -64,10 +64,10 @@ async fn until(is: impl AsyncFn() -> bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_bodies_keep_the_writer_busy_keeps_its_term() {
-    let place = Place::new();
+    let db = TempDatabase::new();
     let clock = ManualClock::new(time::from_millis(1_790_000_000_000));
     let open = async || {
-        let builder = SqliteStore::builder(place.path()).manual_clock(clock.clone());
+        let builder = SqliteStore::builder(db.path()).manual_clock(clock.clone());
         builder.connect().await.unwrap()
     };
     let (store, other) = (open().await, open().await);
@@ -126,11 +126,11 @@ async fn a_leader_whose_bodies_keep_the_writer_busy_keeps_its_term() {
 
 #[tokio::test]
 async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
-    let place = Place::new();
+    let db = TempDatabase::new();
     let role = Name::new("role", "pricing").unwrap();
     let mut candidates = Vec::new();
     for _ in 0..2 {
-        let store: SharedStore = Arc::new(place.open_impatient().await);
+        let store: SharedStore = Arc::new(db.open_impatient().await);
         // The TTL is an hour, so that the test does not depend on the speed of the machine.
         let timings = LeaderTimings::of_ttl(Duration::from_secs(3_600));
         let election = Election::new(store, &role, timings).unwrap();
@@ -141,7 +141,7 @@ async fn while_an_application_keeps_the_file_locked_no_node_takes_over() {
     let ElectionOutcome::Elected(term) = leader.turn(id).await.unwrap() else {
         panic!("the only candidate should be elected");
     };
-    let other = place.sql();
+    let other = db.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     leader.turn(id).await.unwrap_err();
     // The leader cannot renew its lock, and the standby still reads that the leader holds it.

@@ -30,9 +30,9 @@ pub(crate) fn statement(file: &str, name: &str) -> String {
 
 /// A temporary directory with a database.
 #[derive(Debug)]
-pub(crate) struct Place(TempDir);
+pub(crate) struct TempDatabase(TempDir);
 
-impl Place {
+impl TempDatabase {
     pub(crate) fn new() -> Self {
         Self(TempDir::new().unwrap())
     }

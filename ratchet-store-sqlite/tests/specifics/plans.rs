@@ -4,7 +4,7 @@ use ratchet_conformance::kit::job;
 use ratchet_core::NewJob;
 use ratchet_core::store::JobStore;
 
-use crate::Place;
+use crate::TempDatabase;
 use crate::claims::plan;
 
 /// Statements that may read a whole table of jobs. Only requests of operators run these statements,
@@ -51,9 +51,9 @@ fn statements() -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn no_statement_of_a_loop_reads_all_jobs() {
-    let place = Place::new();
-    let store = place.open().await;
-    let database = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let database = db.sql();
     let statements = statements();
     assert!(statements.len() > 100);
     for (state, more) in [

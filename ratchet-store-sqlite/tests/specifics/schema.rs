@@ -6,14 +6,14 @@ use ratchet_core::{SchemaProblem, StoreErrorKind};
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
 
-use crate::Place;
+use crate::TempDatabase;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_starters_migrate_once() {
-    let place = Place::new();
+    let db = TempDatabase::new();
     let starters: Vec<_> = (0..8)
         .map(|_| {
-            let path = place.path();
+            let path = db.path();
             tokio::spawn(async move { SqliteStore::builder(path).connect().await })
         })
         .collect();
@@ -21,7 +21,7 @@ async fn concurrent_starters_migrate_once() {
         let store = starter.await.unwrap().unwrap();
         enqueue(&store, job()).await;
     }
-    assert_eq!(applied(&place.sql()), known());
+    assert_eq!(applied(&db.sql()), known());
 }
 
 /// The number of migrations that this program knows.
@@ -37,26 +37,25 @@ fn applied(database: &Connection) -> usize {
 
 #[tokio::test]
 async fn a_second_start_keeps_everything() {
-    let place = Place::new();
-    let first = place.open().await;
+    let db = TempDatabase::new();
+    let first = db.open().await;
     let id = enqueue(&first, job()).await;
     first.close().await;
-    assert!(exists(&place.open().await, id).await);
-    assert_eq!(applied(&place.sql()), known());
+    assert!(exists(&db.open().await, id).await);
+    assert_eq!(applied(&db.sql()), known());
 }
 
 #[tokio::test]
 async fn a_newer_schema_is_refused_with_both_versions() {
-    let place = Place::new();
-    drop(place.open().await);
-    place
-        .sql()
+    let db = TempDatabase::new();
+    drop(db.open().await);
+    db.sql()
         .execute(
             "INSERT INTO ratchet_migrations VALUES (99, 'later', '', 0)",
             [],
         )
         .unwrap();
-    let error = place.refusal().await;
+    let error = db.refusal().await;
     assert_kind(&error, StoreErrorKind::SchemaMismatch(SchemaProblem::Newer));
     assert!(error.to_string().contains("99"), "{error}");
     let version = format!("version {} that this", known());
@@ -65,14 +64,13 @@ async fn a_newer_schema_is_refused_with_both_versions() {
 
 #[tokio::test]
 async fn tables_without_a_record_of_migrations_are_refused() {
-    let place = Place::new();
-    place
-        .sql()
+    let db = TempDatabase::new();
+    db.sql()
         .execute_batch("CREATE TABLE ratchet_jobs (mine)")
         .unwrap();
-    let error = place.refusal().await;
+    let error = db.refusal().await;
     assert_altered(&error, "not Ratchet's");
-    let tables: i64 = place
+    let tables: i64 = db
         .sql()
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .unwrap();
@@ -81,13 +79,12 @@ async fn tables_without_a_record_of_migrations_are_refused() {
 
 #[tokio::test]
 async fn an_empty_record_of_migrations_is_refused() {
-    let place = Place::new();
-    drop(place.open().await);
-    place
-        .sql()
+    let db = TempDatabase::new();
+    drop(db.open().await);
+    db.sql()
         .execute("DELETE FROM ratchet_migrations", [])
         .unwrap();
-    assert_altered(&place.refusal().await, "is empty");
+    assert_altered(&db.refusal().await, "is empty");
 }
 
 #[tokio::test]
@@ -96,19 +93,18 @@ async fn a_missing_table_or_index_is_refused_by_name() {
         "DROP TABLE ratchet_locks",
         "DROP INDEX ratchet_jobs_finished",
     ] {
-        let place = Place::new();
-        drop(place.open().await);
-        place.sql().execute_batch(drop_one).unwrap();
-        let error = place.refusal().await;
+        let db = TempDatabase::new();
+        drop(db.open().await);
+        db.sql().execute_batch(drop_one).unwrap();
+        let error = db.refusal().await;
         assert_altered(&error, drop_one.rsplit(' ').next().unwrap());
     }
 }
 
 #[tokio::test]
 async fn the_applications_own_tables_and_version_stay() {
-    let place = Place::new();
-    place
-        .sql()
+    let db = TempDatabase::new();
+    db.sql()
         .execute_batch(
             "PRAGMA user_version = 7;
              PRAGMA application_id = 9;
@@ -116,9 +112,9 @@ async fn the_applications_own_tables_and_version_stay() {
              INSERT INTO jobs VALUES ('kept');",
         )
         .unwrap();
-    let store = place.open().await;
+    let store = db.open().await;
     enqueue(&store, job()).await;
-    let kept: (i64, i64, String) = place
+    let kept: (i64, i64, String) = db
         .sql()
         .query_row(
             "SELECT user_version, application_id, (SELECT mine FROM jobs)
@@ -132,8 +128,8 @@ async fn the_applications_own_tables_and_version_stay() {
 
 #[tokio::test]
 async fn the_printed_migrations_make_the_schema() {
-    let place = Place::new();
-    drop(place.open().await);
+    let db = TempDatabase::new();
+    drop(db.open().await);
     let by_hand = Connection::open_in_memory().unwrap();
     for migration in SqliteStore::migrations() {
         by_hand.execute_batch(&migration.sql).unwrap();
@@ -145,5 +141,5 @@ async fn the_printed_migrations_make_the_schema() {
         let names = statement.query_map([], |row| row.get(0)).unwrap();
         names.map(Result::unwrap).collect()
     };
-    assert_eq!(objects(&by_hand), objects(&place.sql()));
+    assert_eq!(objects(&by_hand), objects(&db.sql()));
 }

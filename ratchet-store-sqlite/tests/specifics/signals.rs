@@ -7,17 +7,17 @@ use ratchet_core::JobState;
 use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, SignalStore};
 
-use crate::Place;
+use crate::TempDatabase;
 
 #[tokio::test]
 async fn a_wait_without_its_job_keeps_no_other_from_its_deadline() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let mut ids = Vec::new();
     for _ in 0..3 {
         ids.push(enqueue(&store, job().wait_for("s", Duration::from_secs(3_600))).await);
     }
-    let sql = place.sql();
+    let sql = db.sql();
     let gone = "DELETE FROM ratchet_jobs WHERE id = ?1";
     sql.execute(gone, [ids[0].as_bytes()]).unwrap();
     sql.execute("UPDATE ratchet_signals SET deadline = 1", [])

@@ -11,13 +11,13 @@ use ratchet_core::{
 };
 use rusqlite::TransactionBehavior;
 
-use crate::{Place, refuse_critical_jobs};
+use crate::{TempDatabase, refuse_critical_jobs};
 
 #[tokio::test]
 async fn a_commit_stores_the_jobs_with_the_applications_rows() {
-    let place = Place::new();
-    let store = place.open().await;
-    let mut database = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let mut database = db.sql();
     database.execute_batch("CREATE TABLE orders (n)").unwrap();
     let tx = database
         .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -34,9 +34,9 @@ async fn a_commit_stores_the_jobs_with_the_applications_rows() {
 
 #[tokio::test]
 async fn a_rollback_leaves_no_row_no_key_and_no_route() {
-    let place = Place::new();
-    let store = place.open().await;
-    let mut database = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let mut database = db.sql();
     let keyed = || job().queue("new").unique_key("u").idempotency_key("i");
     let tx = database.transaction().unwrap();
     store.enqueue_in_blocking(&tx, &[keyed()]).unwrap();
@@ -62,9 +62,9 @@ async fn a_rollback_leaves_no_row_no_key_and_no_route() {
 
 #[tokio::test]
 async fn an_error_takes_back_the_call_and_leaves_the_transaction_usable() {
-    let place = Place::new();
-    let store = place.open().await;
-    let mut database = place.sql();
+    let db = TempDatabase::new();
+    let store = db.open().await;
+    let mut database = db.sql();
     refuse_critical_jobs(&database);
     let tx = database.transaction().unwrap();
     let kept = store.enqueue_in_blocking(&tx, &[job()]).unwrap()[0].id();
@@ -79,10 +79,10 @@ async fn an_error_takes_back_the_call_and_leaves_the_transaction_usable() {
 
 #[tokio::test]
 async fn keys_are_seen_across_the_transaction_and_the_store() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let first = enqueue(&store, job().unique_key("u")).await;
-    let mut database = place.sql();
+    let mut database = db.sql();
     let tx = database.transaction().unwrap();
     let enqueued = store
         .enqueue_in_blocking(&tx, &[job().unique_key("u")])
@@ -120,14 +120,14 @@ async fn the_holder_of_a_key_changes_with_the_transaction() {
 
 #[tokio::test]
 async fn another_database_and_bad_input_are_refused() {
-    let (place, other) = (Place::new(), Place::new());
-    let store = place.open().await;
+    let (db, other) = (TempDatabase::new(), TempDatabase::new());
+    let store = db.open().await;
     drop(other.open().await);
     let mut elsewhere = other.sql();
     let tx = elsewhere.transaction().unwrap();
     let error = store.enqueue_in_blocking(&tx, &[job()]).unwrap_err();
     assert_kind(&error, StoreErrorKind::Misconfigured);
-    let mut database = place.sql();
+    let mut database = db.sql();
     let tx = database.transaction().unwrap();
     let error = store
         .enqueue_in_blocking(&tx, &[NewJob::new("", &1)])
@@ -137,8 +137,8 @@ async fn another_database_and_bad_input_are_refused() {
 
 #[tokio::test]
 async fn links_come_and_go_with_the_transaction() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let parent = enqueue(&store, job()).await;
     let selector = JobSelector::Ids(vec![parent]);
     store.act(&selector, JobAction::Cancel).await.unwrap();
@@ -152,7 +152,7 @@ async fn links_come_and_go_with_the_transaction() {
         let batch = store.batches(&[batch]).await.unwrap().remove(0).unwrap();
         (batch.total, batch.cancelled)
     };
-    let mut database = place.sql();
+    let mut database = db.sql();
     let tx = database.transaction().unwrap();
     store.enqueue_in_blocking(&tx, &jobs).unwrap();
     tx.rollback().unwrap();
@@ -183,10 +183,10 @@ impl AppTransaction<Self> for Foreign {
 
 #[tokio::test]
 async fn a_client_enqueues_in_the_transactions_of_its_store_and_no_other() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let client = Ratchet::client(Arc::new(store.clone()));
-    let mut database = place.sql();
+    let mut database = db.sql();
     let mut tx = database.transaction().unwrap();
     let one = client.enqueue_in(&mut tx, job()).await.unwrap();
     let more = client

@@ -10,7 +10,7 @@ use ratchet_core::store::{JobStore, Store};
 use ratchet_core::{JobState, Name, Ratchet, StoreErrorKind, Wakes};
 use ratchet_store_sqlite::SqliteStore;
 
-use crate::Place;
+use crate::TempDatabase;
 
 /// The timeout of a wait, which is reached only if the test fails.
 const SAFETY_NET: Duration = Duration::from_secs(60);
@@ -23,8 +23,8 @@ async fn next(wakeups: &mut WakeupStream) -> Wakeup {
 
 #[tokio::test]
 async fn jobs_of_another_process_wake_up_who_listens() {
-    let place = Place::new();
-    let (store, other) = (place.open().await, place.open().await);
+    let db = TempDatabase::new();
+    let (store, other) = (db.open().await, db.open().await);
     let mut wakeups = store.coordinator().unwrap().subscribe();
     // The coordinator sends this wakeup once it watches the file.
     assert_eq!(next(&mut wakeups).await, Wakeup::any());
@@ -33,7 +33,7 @@ async fn jobs_of_another_process_wake_up_who_listens() {
         assert_eq!(next(&mut wakeups).await, Wakeup::any());
     }
     // The commit of an application's transaction wakes nodes, too.
-    let mut database = place.sql();
+    let mut database = db.sql();
     let tx = database.transaction().unwrap();
     other.enqueue_in_blocking(&tx, &[job()]).unwrap();
     tx.commit().unwrap();
@@ -42,8 +42,8 @@ async fn jobs_of_another_process_wake_up_who_listens() {
 
 #[tokio::test]
 async fn only_the_wakeups_of_a_store_in_memory_reach_all_nodes() {
-    let place = Place::new();
-    let file = place.open().await.coordinator().unwrap();
+    let db = TempDatabase::new();
+    let file = db.open().await.coordinator().unwrap();
     assert!(!file.reaches_all_nodes());
     let memory = SqliteStore::connect("sqlite::memory:").await.unwrap();
     assert!(memory.coordinator().unwrap().reaches_all_nodes());
@@ -51,8 +51,8 @@ async fn only_the_wakeups_of_a_store_in_memory_reach_all_nodes() {
 
 #[tokio::test]
 async fn own_jobs_that_are_to_wake_no_node_wake_none() {
-    let place = Place::new();
-    let (store, other) = (place.open().await, place.open().await);
+    let db = TempDatabase::new();
+    let (store, other) = (db.open().await, db.open().await);
     let mut wakeups = store.coordinator().unwrap().subscribe();
     next(&mut wakeups).await;
     let client = Ratchet::client(Arc::new(store.clone())).with_wakes(Wakes::Never);
@@ -77,8 +77,8 @@ async fn own_jobs_that_are_to_wake_no_node_wake_none() {
 
 #[tokio::test]
 async fn a_close_that_is_dropped_closes_all_the_same() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     drop(store.close());
     assert!(
         store.enqueue(&[job()]).await.is_ok(),
@@ -93,10 +93,10 @@ async fn a_close_that_is_dropped_closes_all_the_same() {
 
 #[tokio::test]
 async fn clients_and_nodes_of_one_store_wake_each_other_with_the_queue() {
-    let place = Place::new();
+    let db = TempDatabase::new();
     for store in [
         SqliteStore::connect("sqlite::memory:").await.unwrap(),
-        place.open().await,
+        db.open().await,
     ] {
         let mut wakeups = store.coordinator().unwrap().subscribe();
         let client = Ratchet::client(Arc::new(store.clone()));
@@ -110,8 +110,8 @@ async fn clients_and_nodes_of_one_store_wake_each_other_with_the_queue() {
 #[tokio::test]
 async fn a_store_that_its_node_owns_is_closed_when_the_run_ends() {
     for owned in [true, false] {
-        let place = Place::new();
-        let store = place.open().await;
+        let db = TempDatabase::new();
+        let store = db.open().await;
         let node = Ratchet::builder(Arc::new(store.clone()));
         let node = if owned { node.owns_store() } else { node };
         let node = node.daemon("idle", |_| async { Ok(()) }).build().unwrap();
@@ -119,13 +119,13 @@ async fn a_store_that_its_node_owns_is_closed_when_the_run_ends() {
         let mut wakeups = store.coordinator().unwrap().subscribe();
         next(&mut wakeups).await;
         node.run_until(std::future::ready(())).await.unwrap();
-        assert_eq!(place.path().with_extension("db-wal").exists(), !owned);
+        assert_eq!(db.path().with_extension("db-wal").exists(), !owned);
         if owned {
             let refused = store.enqueue(&[job()]).await.unwrap_err();
             assert_kind(&refused, StoreErrorKind::Unavailable);
             // A copy of the file, without the log, contains everything.
-            let copy = Place::new();
-            std::fs::copy(place.path(), copy.path()).unwrap();
+            let copy = TempDatabase::new();
+            std::fs::copy(db.path(), copy.path()).unwrap();
             assert!(exists(&copy.open().await, id).await);
         } else {
             assert!(exists(&store, id).await);

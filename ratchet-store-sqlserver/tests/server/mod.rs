@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_conformance::{BoxError, Place, Residue, TestClock, TestServer, Vandal};
+use ratchet_conformance::{BoxError, Residue, TestClock, TestDatabase, TestServer, Vandal};
 use ratchet_core::{JobId, Name};
 use ratchet_store_sqlserver::{Builder, SqlServerStore};
 use tiberius::{AuthMethod, Config, EncryptionLevel, Row};
@@ -168,7 +168,7 @@ impl Schema {
 }
 
 #[async_trait]
-impl Place for Schema {
+impl TestDatabase for Schema {
     /// Creates an empty schema whose clock shows the same time in every test.
     async fn create(url: &str) -> Result<Self, BoxError> {
         Self::called(url, &format!("test_{}", JobId::new())).await
@@ -230,6 +230,15 @@ impl Vandal for Schema {
                          FROM {schema}.locks WHERE name = N'{name}';
                      UPDATE {schema}.locks SET owner = N'' WHERE name = N'{name}'";
         self.execute(&spoil.replace("{name}", name.as_str())).await
+    }
+
+    async fn lose_routes(&self) -> Result<(), BoxError> {
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes"]) {
+            self.execute(&format!("DELETE FROM {{schema}}.{table}"))
+                .await?;
+        }
+        self.execute("DELETE FROM {schema}.routes WHERE id > 1")
+            .await
     }
 
     async fn spoil_schema(&self) -> Result<(), BoxError> {

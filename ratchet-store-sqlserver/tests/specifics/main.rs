@@ -15,13 +15,13 @@ mod transactions;
 
 use std::process::ExitCode;
 
-use ratchet_conformance::{PlaceTest, PlaceTests, place_tests};
+use ratchet_conformance::{DatabaseTest, DatabaseTests, database_tests};
 use ratchet_core::store::Checked;
 use ratchet_store_sqlserver::SqlServerStore;
 
 use crate::server::Schema;
 
-const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
+const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
     connections: a_pool_of_one_makes_progress a_pool_taken_by_others_leaves_heartbeats_and_locks
         dropped_calls_leave_the_store_usable killed_sessions_are_replaced
         a_held_row_is_a_timeout a_wrong_password_is_misconfigured
@@ -65,7 +65,7 @@ const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! {
 };
 
 fn main() -> ExitCode {
-    PlaceTests::default().on(server::SERVER, TESTS).run()
+    DatabaseTests::default().on(server::SERVER, TESTS).run()
 }
 
 pub(crate) async fn open(schema: &Schema) -> Checked<SqlServerStore> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ratchet_conformance::Place;
+use ratchet_conformance::TestDatabase;
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, job};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::store::{JobStore, Store};

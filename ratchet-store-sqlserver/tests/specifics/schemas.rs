@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::Place;
+use ratchet_conformance::TestDatabase;
 use ratchet_conformance::kit::{assert_altered, assert_kind, enqueue, job, request_all};
 use ratchet_core::model::Detail;
 use ratchet_core::store::{JobStore, NodeStore, Store};

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::source::{CodePath, Place, code_of, paths_in, tokens_of};
+use super::source::{CodePath, PathKind, code_of, paths_in, tokens_of};
 
 /// A module, given by the names that lead to it from the root.
 type Module = Vec<String>;
@@ -120,7 +120,7 @@ impl Modules {
                 let Some(used) = self.used(module, path) else {
                     continue;
                 };
-                let of_a_child = path.place == Place::ReExport && used.starts_with(module);
+                let of_a_child = path.kind == PathKind::ReExport && used.starts_with(module);
                 if used != *module && !of_a_child {
                     uses.insert((module.clone(), used));
                 }
@@ -180,7 +180,7 @@ impl Modules {
         let mut exports = file
             .paths
             .iter()
-            .filter(|path| path.place == Place::ReExport);
+            .filter(|path| path.kind == PathKind::ReExport);
         let export = exports.find(|path| path.segments.last().is_some_and(|last| last == name));
         match export.and_then(|path| self.begin(&module, &path.segments)) {
             Some((begin, rest)) => self.walk(begin, rest, depth + 1),

@@ -87,15 +87,15 @@ fn character(text: &str) -> Option<usize> {
     after.starts_with('\'').then(|| 1 + first.len_utf8() + 1)
 }
 
-/// A path in the code: its segments, and the kind of place it was found in.
+/// A path in the code: its segments, and where it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CodePath {
     pub(super) segments: Vec<String>,
-    pub(super) place: Place,
+    pub(super) kind: PathKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum PathKind {
     /// A private import.
     Use,
     /// An import that is visible outside the module.
@@ -112,7 +112,11 @@ pub(super) fn paths_in(code: &str) -> Vec<CodePath> {
     while at < tokens.len() {
         if tokens[at] == "use" {
             let public = at > 0 && matches!(tokens[at - 1], "pub" | ")");
-            let place = if public { Place::ReExport } else { Place::Use };
+            let kind = if public {
+                PathKind::ReExport
+            } else {
+                PathKind::Use
+            };
             let end = tokens[at..].iter().position(|token| *token == ";");
             let end = end.map_or(tokens.len(), |found| at + found);
             let mut found = Vec::new();
@@ -120,7 +124,7 @@ pub(super) fn paths_in(code: &str) -> Vec<CodePath> {
             paths.extend(
                 found
                     .into_iter()
-                    .map(|segments| CodePath { segments, place }),
+                    .map(|segments| CodePath { segments, kind }),
             );
             at = end;
         } else if is_name(tokens[at]) && (at == 0 || tokens[at - 1] != "::") {
@@ -130,8 +134,8 @@ pub(super) fn paths_in(code: &str) -> Vec<CodePath> {
                 segments.push(tokens[at].to_owned());
             }
             if segments.len() > 1 {
-                let place = Place::Inline;
-                paths.push(CodePath { segments, place });
+                let kind = PathKind::Inline;
+                paths.push(CodePath { segments, kind });
             }
         }
         at += 1;
@@ -227,7 +231,7 @@ mod tests {
     fn paths(code: &str) -> Vec<String> {
         let paths = paths_in(code).into_iter();
         paths
-            .map(|path| format!("{:?} {}", path.place, path.segments.join("::")))
+            .map(|path| format!("{:?} {}", path.kind, path.segments.join("::")))
             .collect()
     }
 

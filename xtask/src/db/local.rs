@@ -45,7 +45,7 @@ fn on_a_fresh_directory(programs: &Path, user: &User) -> Result<Server> {
 
 /// The programs and a directory with which tests start their own servers. When this is dropped, or
 /// this process ends in any other way, the servers are stopped and removed.
-pub(crate) struct Place {
+pub(crate) struct Sandbox {
     /// The prefix of a shell line that runs one of PostgreSQL's programs.
     pub(crate) programs: String,
     /// A directory owned by the user that runs the programs. Each server has a subdirectory.
@@ -53,7 +53,7 @@ pub(crate) struct Place {
     _keeper: Keeper,
 }
 
-pub(super) fn place() -> Result<Place> {
+pub(super) fn sandbox() -> Result<Sandbox> {
     let programs = find().context(NOT_FOUND)?;
     let user = user()?;
     let folder = user.directory()?;
@@ -61,7 +61,7 @@ pub(super) fn place() -> Result<Place> {
     let programs = format!("{prefix}{}/", quoted(programs));
     let stop = format!("{programs}pg_ctl stop -s -w -m immediate -D");
     let remove = format!("for data in {home}/*/; do {stop} \"$data\"; done; {prefix}rm -rf {home}");
-    Ok(Place {
+    Ok(Sandbox {
         _keeper: Keeper::new(&remove)?,
         programs,
         folder,

@@ -144,7 +144,7 @@ fn start() -> Result<Server> {
 
 /// A directory in which tests start their own servers. When this is dropped, or this process ends
 /// in any other way, the servers are killed and removed.
-pub(crate) struct Place {
+pub(crate) struct Sandbox {
     /// The option of MariaDB's programs that names their user, or nothing.
     pub(crate) user: String,
     /// The directory. A server writes its process id to the file `pid` of a subdirectory.
@@ -158,7 +158,7 @@ pub(crate) struct Place {
 ///
 /// # Errors
 /// If MariaDB is not installed. A container cannot be used for this.
-pub(crate) fn place() -> Result<Place> {
+pub(crate) fn sandbox() -> Result<Sandbox> {
     let programs = find().context(NOT_FOUND)?;
     let folder = directory(user()?)?;
     let home = quoted(&folder);
@@ -170,7 +170,7 @@ pub(crate) fn place() -> Result<Place> {
         .into_iter()
         .flatten()
         .fold(path, |path, folder| format!("{path}:{}", folder.display()));
-    Ok(Place {
+    Ok(Sandbox {
         user: option(user()?),
         _keeper: Keeper::new(&remove)?,
         folder,

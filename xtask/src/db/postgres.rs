@@ -5,7 +5,7 @@ use std::env;
 
 use anyhow::{Context, Result, bail};
 
-use super::local::Place;
+use super::local::Sandbox;
 use super::{Server, compose, local};
 
 /// The variable that names the server for the tests.
@@ -45,6 +45,6 @@ pub(crate) fn own() -> Result<Server> {
 ///
 /// # Errors
 /// If PostgreSQL is not installed. A container cannot be used for this.
-pub(crate) fn place() -> Result<Place> {
-    local::place()
+pub(crate) fn sandbox() -> Result<Sandbox> {
+    local::sandbox()
 }

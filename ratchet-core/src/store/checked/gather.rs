@@ -45,7 +45,7 @@ struct Waiting {
 /// What a caller does with its job.
 enum Turn {
     /// Store the job, together with the jobs that have gathered.
-    Lead(Place),
+    Lead(Lead),
     /// Nothing: another caller has stored the job.
     Stored(Enqueued),
     /// Give up: the call of another caller that had this job timed out, for this reason.
@@ -56,9 +56,9 @@ enum Turn {
 }
 
 /// The right to store jobs. If it is dropped, the caller that has waited longest gets it.
-struct Place(Option<Gather>);
+struct Lead(Option<Gather>);
 
-impl Drop for Place {
+impl Drop for Lead {
     fn drop(&mut self) {
         let Some(gather) = self.0.take() else { return };
         let mut state = gather.lock();
@@ -66,7 +66,7 @@ impl Drop for Place {
             match next.turn.send(Turn::Lead(Self(Some(gather.clone())))) {
                 Ok(()) => return,
                 // This caller has gone.
-                Err(Turn::Lead(mut place)) => drop(place.0.take()),
+                Err(Turn::Lead(mut lead)) => drop(lead.0.take()),
                 Err(_) => {}
             }
         }
@@ -96,7 +96,7 @@ impl Gather {
             let mut state = self.lock();
             if !state.busy {
                 state.busy = true;
-                return Turn::Lead(Place(Some(self.clone())));
+                return Turn::Lead(Lead(Some(self.clone())));
             }
             let (turn, told) = oneshot::channel();
             let job = job.clone();
@@ -162,8 +162,8 @@ impl<S: Store + ?Sized> Checked<S> {
 
     async fn store_with_others(&self, alone: &[NewJob]) -> Result<Vec<Enqueued>> {
         let job = &alone[0];
-        let place = match self.gather.turn(job).await {
-            Turn::Lead(place) => place,
+        let lead = match self.gather.turn(job).await {
+            Turn::Lead(lead) => lead,
             Turn::Stored(answer) => return Ok(vec![answer]),
             Turn::TimedOut(text) => {
                 let error = StoreError::new(StoreErrorKind::Timeout, "enqueue");
@@ -196,7 +196,7 @@ impl<S: Store + ?Sized> Checked<S> {
             Err(_) => {
                 // The reason may be another job of the group.
                 drop(callers);
-                drop(place);
+                drop(lead);
                 self.enqueue_now(alone).await
             }
         }

@@ -85,39 +85,39 @@ impl TestServer {
 
 /// An empty database, or an empty part of a database, in which one test runs.
 #[async_trait]
-pub trait Place: Sized + Send + Sync + 'static {
-    /// Creates an empty place on the server at `url`.
+pub trait TestDatabase: Sized + Send + Sync + 'static {
+    /// Creates an empty database on the server at `url`.
     ///
     /// # Errors
     /// Any error. The test then fails.
     async fn create(url: &str) -> Result<Self, BoxError>;
 
-    /// Removes the place, or keeps it for a later test. This method is called after the test, even
-    /// if the test panicked.
+    /// Removes the database, or keeps it for a later test. This method is called after the test,
+    /// even if the test panicked.
     async fn take_away(&self);
 }
 
-/// A test function. Its argument is the [`Place`] in which the test runs.
-pub type PlaceTest<P> = fn(Arc<P>) -> BoxFuture<'static, ()>;
+/// A test function. Its argument is the [`TestDatabase`] in which the test runs.
+pub type DatabaseTest<P> = fn(Arc<P>) -> BoxFuture<'static, ()>;
 
-/// Creates a list of tests for [`PlaceTests`] from the names of modules and of test functions.
+/// Creates a list of tests for [`DatabaseTests`] from the names of modules and of test functions.
 ///
-/// For example, `place_tests! { links: a_test another_test; locks: a_third; }` contains the test
+/// For example, `database_tests! { links: a_test another_test; locks: a_third; }` contains the test
 /// functions `links::a_test`, `links::another_test` and `locks::a_third`. The list has the type
-/// `&[(&str, PlaceTest<_>)]`, with the name of each test first.
+/// `&[(&str, DatabaseTest<_>)]`, with the name of each test first.
 #[macro_export]
-macro_rules! place_tests {
+macro_rules! database_tests {
     ($($module:ident: $($name:ident)*;)*) => {
         &[$($(
             (
                 concat!(stringify!($module), "::", stringify!($name)),
-                |place| Box::pin($module::$name(place)),
+                |database| Box::pin($module::$name(database)),
             ),
         )*)*]
     };
 }
 
-/// Runs the tests of a test binary, each in a separate [`Place`].
+/// Runs the tests of a test binary, each in a separate [`TestDatabase`].
 ///
 /// If the server of a test is not available, the test is ignored. If that server is
 /// [required](crate::is_required), the test fails instead.
@@ -126,10 +126,12 @@ macro_rules! place_tests {
 /// # use std::process::ExitCode;
 /// # use std::sync::Arc;
 /// # use ratchet_conformance::BoxError;
-/// use ratchet_conformance::{Place, PlaceTest, PlaceTests, TestServer, place_tests};
+/// use ratchet_conformance::{
+///     DatabaseTest, DatabaseTests, TestDatabase, TestServer, database_tests,
+/// };
 /// # struct Schema;
 /// # #[async_trait::async_trait]
-/// # impl Place for Schema {
+/// # impl TestDatabase for Schema {
 /// #     async fn create(_: &str) -> Result<Self, BoxError> { Ok(Self) }
 /// #     async fn take_away(&self) {}
 /// # }
@@ -137,10 +139,10 @@ macro_rules! place_tests {
 ///
 /// const SERVER: TestServer = TestServer::new("mystore", "MYSTORE_TEST_URL");
 ///
-/// const TESTS: &[(&str, PlaceTest<Schema>)] = place_tests! { locks: a_lock_ends; };
+/// const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! { locks: a_lock_ends; };
 ///
 /// fn main() -> ExitCode {
-///     PlaceTests::default().on(SERVER, TESTS).run()
+///     DatabaseTests::default().on(SERVER, TESTS).run()
 /// }
 /// ```
 #[derive(Default)]
@@ -149,24 +151,24 @@ macro_rules! place_tests {
     reason = "a trial holds a function, which has no Debug \
         form"
 )]
-pub struct PlaceTests {
+pub struct DatabaseTests {
     trials: Vec<Trial>,
     missing: Vec<String>,
 }
 
-impl PlaceTests {
-    /// Adds tests, each of which runs in a separate place on `server`.
+impl DatabaseTests {
+    /// Adds tests, each of which runs in a separate database on `server`.
     #[must_use]
-    pub fn on<P: Place>(
+    pub fn on<P: TestDatabase>(
         mut self,
         server: TestServer,
-        tests: &[(&'static str, PlaceTest<P>)],
+        tests: &[(&'static str, DatabaseTest<P>)],
     ) -> Self {
         let url = server.url();
         let ignored = url.is_none() && !is_required(server.name);
         for (name, test) in tests {
             let (url, test) = (url.clone(), *test);
-            let run = move || run_in_place(&url.ok_or_else(|| server.missing())?, test);
+            let run = move || run_in_database(&url.ok_or_else(|| server.missing())?, test);
             self.trials
                 .push(Trial::test(*name, run).with_ignored_flag(ignored));
         }
@@ -212,20 +214,20 @@ impl PlaceTests {
     }
 }
 
-/// Creates a place, runs a test in it, and removes the place. Uses a separate runtime with two
-/// threads.
-fn run_in_place<P: Place>(url: &str, test: PlaceTest<P>) -> Result<(), Failed> {
+/// Creates a database, runs a test in it, and removes the database. Uses a separate runtime with
+/// two threads.
+fn run_in_database<P: TestDatabase>(url: &str, test: DatabaseTest<P>) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let place = match P::create(url).await {
-            Ok(place) => Arc::new(place),
+        let database = match P::create(url).await {
+            Ok(database) => Arc::new(database),
             Err(error) => return Err(error.to_string().into()),
         };
-        let ended = tokio::spawn(test(Arc::clone(&place))).await;
-        place.take_away().await;
+        let ended = tokio::spawn(test(Arc::clone(&database))).await;
+        database.take_away().await;
         ended.map_err(|_| Failed::without_message())
     })
 }
