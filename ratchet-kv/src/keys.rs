@@ -22,7 +22,7 @@ pub(crate) enum Table {
     History = 1,
     /// Idempotency key → the first job that used it.
     Idempotency = 2,
-    /// Queue → an empty value: the queue is paused.
+    /// Code of the scope, name → `PauseInfo`.
     Paused = 3,
     /// Node → `NodeRecord`.
     Node = 4,

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["3c5d81d3bf488ce499df98f7285ad695977b36bb67c7a35e492895c7f8c0fb11"];
+        &["e3e71c1e1883dcf8214618a91a82a2ad5df79ff087fa39bc066d722f6d8755d8"];
 
     #[test]
     fn versions_have_no_gaps() {

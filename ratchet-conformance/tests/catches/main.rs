@@ -188,6 +188,22 @@ const CATCHES: &[(Sabotage, &str)] = &[
         "queue::no_handle_claims_from_a_paused_queue",
     ),
     (
+        Sabotage::IgnoresPausedKinds,
+        "queue::no_handle_claims_a_job_of_a_paused_kind",
+    ),
+    (
+        Sabotage::ReplacesPauses,
+        "queue::pauses_are_listed_with_their_time_operator_and_reason",
+    ),
+    (
+        Sabotage::LosesReasonsOfPauses,
+        "queue::pauses_are_listed_with_their_time_operator_and_reason",
+    ),
+    (
+        Sabotage::ResumesKindsWithQueues,
+        "queue::a_queue_and_a_kind_of_one_name_are_paused_separately",
+    ),
+    (
         Sabotage::ForgetsPayloadVersions,
         "claim::the_version_of_a_payload_comes_with_every_claim",
     ),
@@ -629,6 +645,9 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::SkipsOneJobPerPage,
     Sabotage::PurgesTooYoung,
     Sabotage::IgnoresPausedQueues,
+    Sabotage::IgnoresPausedKinds,
+    Sabotage::ReplacesPauses,
+    Sabotage::LosesReasonsOfPauses,
     Sabotage::ForgetsPayloadVersions,
     Sabotage::ForgetsToPromoteAfterSettle,
     Sabotage::ForgetsToPromoteAfterCancel,

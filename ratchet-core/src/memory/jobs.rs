@@ -131,9 +131,7 @@ impl Tables {
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Vec::new();
         }
-        let claimable = |route: &crate::Route| {
-            !self.paused_queues.contains(&route.queue) && route.matches(request)
-        };
+        let claimable = |route: &crate::Route| !self.pauses.cover(route) && route.matches(request);
         let levels = self.indexes.pending_levels(claimable);
         let mut budget = Budget::new(self.held_permits());
         let streams = levels.iter().map(|(_, priority, jobs)| {

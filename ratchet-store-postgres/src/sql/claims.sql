@@ -1,12 +1,12 @@
 -- Claims jobs, and settles, reports on and reclaims claims.
 
 -- name: claim_jobs
--- Claims the first $7 due jobs in claim order for node $8, with their payloads if $9.
+-- Claims the first $8 due jobs in claim order for node $9, with their payloads if $10.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
--- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1, $2 and $3 are the
--- wanted routes, their queues, and how many candidates of each to look at (NULL: $6). $4 and $10
+-- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1 to $4 are the wanted
+-- routes, their queues and kinds, and how many candidates of each to look at (NULL: $7). $5 and $11
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
--- in the table is another one, nothing is claimed. $5 is the aging interval, $6 the number of
+-- in the table is another one, nothing is claimed. $6 is the aging interval, $7 the number of
 -- candidates.
 --
 -- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by
@@ -16,21 +16,22 @@
 -- reading all of jobs_claim where it can look a row up by its place.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
-    SELECT coalesce((SELECT last.id = $4 AND last.stamp = $10::bigint FROM {schema}.routes AS last
-                     ORDER BY last.id DESC LIMIT 1), $4 = 0) AS proven
+    SELECT coalesce((SELECT last.id = $5 AND last.stamp = $11::bigint FROM {schema}.routes AS last
+                     ORDER BY last.id DESC LIMIT 1), $5 = 0) AS proven
 ),
--- No queue has this name, so this locks no row but only the table, before this statement takes its
+-- No pause has this name, so this locks no row but only the table, before this statement takes its
 -- snapshot. A pause waits for that lock (await_claims), so no earlier claim is still running when
 -- the pause returns.
-gate AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues WHERE queue = '' FOR KEY SHARE),
-paused AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues),
+gate AS MATERIALIZED (SELECT name FROM {schema}.pauses WHERE name = '' FOR KEY SHARE),
+paused AS MATERIALIZED (SELECT scope, name FROM {schema}.pauses),
 candidate AS MATERIALIZED (
     SELECT due.place, due.run_at, due.id,
            level.priority
-           + CASE WHEN $5::bigint > 0 THEN (clock.now - due.run_at) / $5::bigint ELSE 0 END
+           + CASE WHEN $6::bigint > 0 THEN (clock.now - due.run_at) / $6::bigint ELSE 0 END
            AS effective
     FROM clock
-    CROSS JOIN unnest($1::integer[], $2::text[], $3::bigint[]) AS wanted (route, queue, most)
+    CROSS JOIN unnest($1::integer[], $2::text[], $3::text[], $4::bigint[])
+        AS wanted (route, queue, kind, most)
     CROSS JOIN (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
         AS level (priority)
     CROSS JOIN LATERAL (
@@ -39,14 +40,15 @@ candidate AS MATERIALIZED (
         WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
           AND job.run_at <= clock.now
         ORDER BY job.run_at, job.id
-        LIMIT least($6, wanted.most)
+        LIMIT least($7, wanted.most)
     ) AS due
     WHERE (SELECT proven FROM known)
       AND NOT EXISTS (SELECT FROM gate)
-      AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $8 AND status <> 1)
-      AND wanted.queue NOT IN (SELECT queue FROM paused)
+      AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $9 AND status <> 1)
+      AND wanted.queue NOT IN (SELECT name FROM paused WHERE scope = 0)
+      AND wanted.kind NOT IN (SELECT name FROM paused WHERE scope = 1)
     ORDER BY effective DESC, due.run_at, due.id
-    LIMIT $6
+    LIMIT $7
 ),
 taken AS MATERIALIZED (
     SELECT locked.place
@@ -56,11 +58,11 @@ taken AS MATERIALIZED (
         WHERE job.ctid = candidate.place AND job.state + 0 = 0
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
-    LIMIT $7
+    LIMIT $8
 ),
 claimed AS (
     UPDATE {schema}.jobs AS job
-    SET state = 3, claim_seq = job.claim_seq + 1, node = $8, claimed_at = clock.now,
+    SET state = 3, claim_seq = job.claim_seq + 1, node = $9, claimed_at = clock.now,
         last_report = NULL, cancel_requested = false
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
@@ -71,8 +73,8 @@ SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
        claimed.attempts, claimed.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
-       CASE WHEN $9 THEN data.payload END,
-       CASE WHEN $9 AND claimed.claim_seq > 1
+       CASE WHEN $10 THEN data.payload END,
+       CASE WHEN $10 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
        data.lane, data.payload_version, claimed.flags
 FROM clock

@@ -16,7 +16,8 @@ CROSS JOIN ratchet_jobs AS head ON head.id = (
       AND job.run_at <= ?2
     ORDER BY job.run_at, job.id
     LIMIT 1)
-WHERE route.queue NOT IN (SELECT queue FROM ratchet_paused_queues)
+WHERE route.queue NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
   AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)
 
 -- name: claim_due
