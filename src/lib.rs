@@ -169,7 +169,8 @@ pub use ratchet_core::{
     model::{
         Acted, ActionOutcome, Among, ArchiveFilter, ArchivePage, ArchivedJob, Attempt,
         AttemptOutcome, Detail, JobFilter, JobOrder, JobPage, JobSelector, JobSpec, PageRequest,
-        PermitInfo, Progress, QueueInfo, SignalRecord, StateCounts,
+        PauseInfo, PauseRequest, PauseScope, PermitInfo, Progress, QueueInfo, SignalRecord,
+        StateCounts,
     },
     state::Response,
     store::Changed,

@@ -5,6 +5,8 @@ use std::time::Duration;
 use ratchet_core::model::{Outcome, PutRecurring, ReclaimRequest};
 use ratchet_core::{Json, Name, NewJob, Recurring};
 
+pub(crate) use crate::kit::{pause_of_kind, pause_of_queue};
+
 pub(crate) const MILLI: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);

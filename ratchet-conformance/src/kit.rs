@@ -14,7 +14,9 @@
 
 use std::time::Duration;
 
-use ratchet_core::model::{ClaimRequest, Detail, Heartbeat, NodeStatus, Outcome, Settlement};
+use ratchet_core::model::{
+    ClaimRequest, Detail, Heartbeat, NodeStatus, Outcome, PauseRequest, PauseScope, Settlement,
+};
 use ratchet_core::store::{JobStore, NodeStore, QueueStore};
 use ratchet_core::{JobId, Name, NewJob, NodeId, SchemaProblem, StoreError, StoreErrorKind};
 
@@ -31,6 +33,24 @@ pub fn name(text: &str) -> Name {
 #[must_use]
 pub fn job() -> NewJob {
     NewJob::new("kind", &1)
+}
+
+/// Returns a request that pauses this queue, without an operator or a reason.
+///
+/// # Panics
+/// If the text is not a valid name.
+#[must_use]
+pub fn pause_of_queue(queue: &str) -> PauseRequest {
+    PauseRequest::new(PauseScope::queue(queue).unwrap())
+}
+
+/// Returns a request that pauses this kind, without an operator or a reason.
+///
+/// # Panics
+/// If the text is not a valid name.
+#[must_use]
+pub fn pause_of_kind(kind: &str) -> PauseRequest {
+    PauseRequest::new(PauseScope::kind(kind).unwrap())
 }
 
 /// Returns a claim request for up to 100 jobs of any kind and queue. The request has a new node id.

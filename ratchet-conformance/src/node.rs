@@ -7,9 +7,9 @@ use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, BatchClosed, BatchRecord, Claim, ClaimRequest, ClaimedJob,
     Delivered, Detail, DueRecurring, DueRoute, Fenced, Fired, Guarded, Heartbeat, HeartbeatReply,
     JobFilter, JobInput, JobOrder, JobPage, JobSelector, Link, LinkState, NodeRecord, NodeStatus,
-    NodeSweep, Outcome, PageRequest, PurgeRequest, PutOutcome, QueueInfo, ReclaimRequest,
-    Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringRecord, Report, ReportKind,
-    Reported, Settlement, Signal, SignalTarget, SweptNodes,
+    NodeSweep, Outcome, PageRequest, PauseInfo, PauseRequest, PauseScope, PurgeRequest, PutOutcome,
+    QueueInfo, ReclaimRequest, Reclaimed, RecurringClaimRequest, RecurringFiring, RecurringRecord,
+    Report, ReportKind, Reported, Settlement, Signal, SignalTarget, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, JobStore, LockInfo, RecurringStore, SignalStore, WorkflowStore,
@@ -21,7 +21,7 @@ use ratchet_core::{
 };
 
 use crate::build::{
-    MINUTE, {json, name, put},
+    MINUTE, {json, name, pause_of_kind, pause_of_queue, put},
 };
 
 /// Returns the value of `result`. Fails the case if `result` is an error.
@@ -405,12 +405,30 @@ impl TestNode {
         landed(ok(self.store.nodes().sweep_nodes(&sweep).await))
     }
 
+    pub(crate) async fn pause(&self, request: &PauseRequest) -> Changed {
+        ok(self.store.queues().pause(request).await)
+    }
+
     pub(crate) async fn pause_queue(&self, queue: &str) -> Changed {
-        ok(self.store.queues().pause_queue(&name(queue)).await)
+        self.pause(&pause_of_queue(queue)).await
     }
 
     pub(crate) async fn resume_queue(&self, queue: &str) -> Changed {
-        ok(self.store.queues().resume_queue(&name(queue)).await)
+        let scope = PauseScope::Queue(name(queue));
+        ok(self.store.queues().resume(&scope).await)
+    }
+
+    pub(crate) async fn pause_kind(&self, kind: &str) -> Changed {
+        self.pause(&pause_of_kind(kind)).await
+    }
+
+    pub(crate) async fn resume_kind(&self, kind: &str) -> Changed {
+        let scope = PauseScope::Kind(name(kind));
+        ok(self.store.queues().resume(&scope).await)
+    }
+
+    pub(crate) async fn pauses(&self) -> Vec<PauseInfo> {
+        ok(self.store.queues().pauses().await)
     }
 
     pub(crate) async fn queues(&self) -> Vec<QueueInfo> {

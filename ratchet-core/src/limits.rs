@@ -10,6 +10,8 @@ pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 pub const MAX_RESULT_BYTES: usize = 64 * 1024;
 /// The maximum size of a progress message in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 1_024;
+/// The maximum size of the reason for a pause, in bytes.
+pub const MAX_REASON_BYTES: usize = 1_024;
 /// The maximum number of jobs and batches that one job may wait for.
 pub const MAX_PARENTS: usize = 100;
 /// The maximum number of jobs and batches in a chain within one enqueue. Each member of a chain

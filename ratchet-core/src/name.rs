@@ -8,6 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
 
+/// Checks the rules of a [`Name`], with another maximum length in bytes.
+pub(crate) fn check_text(
+    field: &'static str,
+    text: &str,
+    max_bytes: usize,
+) -> Result<(), InvalidInput> {
+    let problem = if text.is_empty() {
+        "is empty".to_owned()
+    } else if text.len() > max_bytes {
+        format!("has {} bytes; at most {max_bytes} are allowed", text.len())
+    } else if text.chars().any(char::is_control) {
+        "has a control character".to_owned()
+    } else if text.trim() != text {
+        "begins or ends with white space".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(InvalidInput::new(field, problem))
+}
+
 /// A short text that names something. A name has 1 to 128 bytes of UTF-8, no control characters,
 /// and no white space at its beginning or end.
 ///
@@ -40,22 +60,8 @@ impl Name {
     /// character (such as NUL), or begins or ends with white space.
     pub fn new(field: &'static str, text: impl AsRef<str>) -> Result<Self, InvalidInput> {
         let text = text.as_ref();
-        let problem = if text.is_empty() {
-            "is empty".to_owned()
-        } else if text.len() > Self::MAX_BYTES {
-            format!(
-                "has {} bytes; at most {} are allowed",
-                text.len(),
-                Self::MAX_BYTES
-            )
-        } else if text.chars().any(char::is_control) {
-            "has a control character".to_owned()
-        } else if text.trim() != text {
-            "begins or ends with white space".to_owned()
-        } else {
-            return Ok(Self(text.into()));
-        };
-        Err(InvalidInput::new(field, problem))
+        check_text(field, text, Self::MAX_BYTES)?;
+        Ok(Self(text.into()))
     }
 
     /// Joins names into one text with one name per line. Stores save lists of names in this form.

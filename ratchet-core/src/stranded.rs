@@ -11,7 +11,8 @@ use crate::model::{DueRoute, NodeRecord};
 ///   run any kind. Nodes of earlier versions do not report their kinds.
 /// - If no node is live, no route is returned, because the cause is then the missing nodes, not a
 ///   missing handler.
-/// - Routes of a paused queue are left out, because their jobs wait for the end of the pause.
+/// - Routes of a paused queue or kind are left out, because their jobs wait for the end of the
+///   pause.
 /// - The function does not know which queues a node polls, so it ignores the queues.
 ///
 /// ```
@@ -41,7 +42,7 @@ pub fn stranded(due: &[DueRoute], nodes: &[NodeRecord]) -> Vec<DueRoute> {
         return Vec::new();
     }
     due.iter()
-        .filter(|due| !due.paused)
+        .filter(|due| !due.is_paused())
         .filter(|due| !live.iter().any(|node| node.profile.takes(&due.route)))
         .cloned()
         .collect()
@@ -75,7 +76,7 @@ mod tests {
 
     fn due(kind: &str, capability: &str, paused: bool) -> DueRoute {
         let route = Route::from_texts("default", kind, capability, "").unwrap();
-        DueRoute::at(route, paused, 0, 1_000)
+        DueRoute::at(route, false, 0, 1_000).kind_paused(paused)
     }
 
     #[test]
@@ -125,7 +126,7 @@ mod tests {
 
     proptest! {
         /// An additional node never makes a route stranded, if other nodes are live. For each route
-        /// that is not stranded, one of these holds: its queue is paused, a live node can run its
+        /// that is not stranded, one of these holds: it is paused, a live node can run its
         /// jobs, it is unknown whether a live node can, or no node is live.
         #[test]
         fn a_node_more_never_strands(
@@ -145,7 +146,7 @@ mod tests {
             for route in due.iter().filter(|route| !all.contains(route)) {
                 let has_taker = live().any(|node| node.profile.takes(&route.route));
                 let unknown = live().any(|node| node.profile.kinds.is_none());
-                prop_assert!(route.paused || has_taker || unknown || live().next().is_none());
+                prop_assert!(route.is_paused() || has_taker || unknown || live().next().is_none());
             }
         }
     }

@@ -124,6 +124,10 @@ pub enum Action {
     PauseQueue,
     /// Resumes a queue, so that its jobs are claimed again.
     ResumeQueue,
+    /// Pauses a kind, so that its jobs are no longer claimed.
+    PauseKind,
+    /// Resumes a kind, so that its jobs are claimed again.
+    ResumeKind,
     /// Pauses a recurring definition.
     PauseRecurring,
     /// Resumes a recurring definition.

@@ -68,14 +68,36 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         if !is_json(&request) {
-            return Err(Problem::new(
-                Code::UnsupportedMediaType,
-                "the content type of the body must be application/json",
-            ));
+            return Err(not_json());
         }
         let bytes = body(request, api).await?;
         json(&bytes).map(Self)
     }
+}
+
+/// Extracts the body as [`Json`] does, or the default of `T` if there is no body.
+#[derive(Clone, Debug)]
+pub(crate) struct JsonOrNothing<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Api> for JsonOrNothing<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let is_json = is_json(&request);
+        let bytes = body(request, api).await?;
+        match (bytes.is_empty(), is_json) {
+            (true, _) => Ok(Self(T::default())),
+            (false, true) => json(&bytes).map(Self),
+            (false, false) => Err(not_json()),
+        }
+    }
+}
+
+fn not_json() -> Problem {
+    Problem::new(
+        Code::UnsupportedMediaType,
+        "the content type of the body must be application/json",
+    )
 }
 
 fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
     JobFilter, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus, Owner,
-    PageRequest, Parent, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report, Reported,
-    Settlement, StoredJob,
+    PageRequest, Parent, Pauses, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report,
+    Reported, Settlement, StoredJob,
 };
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
@@ -208,12 +208,12 @@ impl<T: Transaction> Call<T> {
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Ok(Vec::new());
         }
-        let paused = self.paused_queues().await?;
+        let pauses = self.pauses().await?;
         let (mut claimed, mut damaged) = (Vec::new(), 0);
         // `claim_once` ends jobs that cannot be read. Other jobs are then claimed in their place.
         loop {
             let limit = request.limit - claimed.len();
-            let (jobs, ended) = self.claim_once(request, limit, &paused).await?;
+            let (jobs, ended) = self.claim_once(request, limit, &pauses).await?;
             claimed.extend(jobs);
             damaged += ended;
             if ended == 0 || claimed.len() == request.limit || damaged >= request.limit {
@@ -228,12 +228,12 @@ impl<T: Transaction> Call<T> {
         &mut self,
         request: &ClaimRequest,
         limit: usize,
-        paused: &BTreeSet<Name>,
+        pauses: &Pauses,
     ) -> Result<(Vec<ClaimedJob>, usize)> {
         let mut budget = Budget::new(self.held_permits().await?);
         let mut streams = Vec::new();
         for route in self.routes().await? {
-            if paused.contains(&route.queue) || !route.matches(request) {
+            if pauses.cover(&route) || !route.matches(request) {
                 continue;
             }
             for priority in Priority::ALL {

@@ -23,7 +23,7 @@ pub(crate) enum Table {
     /// Idempotency key → the first job that used it and, if the key has a lifetime, the time at
     /// which the key is free again.
     Idempotency = 2,
-    /// Queue → an empty value: the queue is paused.
+    /// Code of the scope, name → `PauseInfo`.
     Paused = 3,
     /// Node → `NodeRecord`.
     Node = 4,

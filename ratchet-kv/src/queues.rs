@@ -1,14 +1,17 @@
 //! Queues, permits and rates.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::model::{DueRoute, PermitInfo, QueueInfo, RateAnswer, RateRequest};
+use ratchet_core::model::{
+    DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, PermitInfo, QueueInfo, RateAnswer,
+    RateRequest,
+};
 use ratchet_core::rate::{MICROS, Taken};
 use ratchet_core::state::JobState;
 use ratchet_core::store::{Changed, IfKnown, PermitStore, QueueStore, RateStore};
-use ratchet_core::time::duration_millis;
+use ratchet_core::time::{duration_millis, from_millis};
 use ratchet_core::{InvalidInput, Name, Priority, Result, Route};
 
 use crate::call::Call;
@@ -17,10 +20,9 @@ use crate::keys::{self, Key, Parts, Table};
 use crate::store::{KvStore, number, number_of};
 
 impl<T: Transaction> Call<T> {
-    pub(crate) async fn paused_queues(&mut self) -> Result<BTreeSet<Name>> {
+    pub(crate) async fn pauses(&mut self) -> Result<Pauses> {
         let rows = self.all(Key::new(Table::Paused).all()).await?;
-        let queue = |(key, _): &(Vec<u8>, _)| Name::new("queue", Parts::of(key).name()?).ok();
-        Ok(rows.iter().filter_map(queue).collect())
+        Ok(rows.iter().filter_map(pause_of).collect())
     }
 
     /// Returns the routes that have pending jobs. Reads one index entry for each route.
@@ -69,29 +71,51 @@ impl<T: Transaction> Call<T> {
     }
 }
 
+fn pause_key(scope: &PauseScope) -> Key {
+    Key::new(Table::Paused)
+        .byte(scope.code())
+        .name(scope.name().as_str())
+}
+
+/// Reads a pause. A pause whose value cannot be read is still in effect, without its texts.
+fn pause_of((key, value): &(Vec<u8>, Vec<u8>)) -> Option<PauseInfo> {
+    let mut parts = Parts::of(key);
+    let code = parts.byte()?;
+    let scope = PauseScope::from_stored(code.into(), parts.name()?).ok()?;
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    let stored = PauseInfo::decode(text);
+    Some(stored.unwrap_or_else(|_| PauseInfo::new(scope, from_millis(0))))
+}
+
 #[async_trait]
 impl<E: Engine> QueueStore for KvStore<E> {
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        let mut call = self.write("pause_queue").await?;
-        let key = || Key::new(Table::Paused).name(queue.as_str());
-        let pauses = call.get(key()).await?.is_none();
-        call.put(key(), "").await?;
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed> {
+        let mut call = self.write("pause").await?;
+        let key = || pause_key(&request.scope);
+        if call.get(key()).await?.is_some() {
+            return Ok(Changed::Unchanged);
+        }
+        let pause = request.at(from_millis(call.now));
+        call.write(key(), pause.encode()).await?;
         call.commit().await?;
-        Ok(Changed::when(pauses))
+        Ok(Changed::Changed)
     }
 
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        let mut call = self.write("resume_queue").await?;
-        let key = || Key::new(Table::Paused).name(queue.as_str());
-        let resumes = call.get(key()).await?.is_some();
-        call.remove(key().bytes()).await?;
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed> {
+        let mut call = self.write("resume").await?;
+        let resumes = call.get(pause_key(scope)).await?.is_some();
+        call.remove(pause_key(scope).bytes()).await?;
         call.commit().await?;
         Ok(Changed::when(resumes))
     }
 
+    async fn pauses(&self) -> Result<Vec<PauseInfo>> {
+        Ok(self.read("pauses").await?.pauses().await?.into_list())
+    }
+
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         let mut call = self.read("queues").await?;
-        let paused = call.paused_queues().await?;
+        let pauses = call.pauses().await?;
         let mut counts: BTreeMap<(Name, u8), u64> = BTreeMap::new();
         let mut keys = Key::new(Table::State).all();
         loop {
@@ -113,14 +137,14 @@ impl<E: Engine> QueueStore for KvStore<E> {
             Some((queue, JobState::from_code(state.into()).ok()?, count))
         };
         Ok(QueueInfo::collect(
-            &paused,
+            &pauses,
             counts.into_iter().filter_map(count),
         ))
     }
 
     async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
         let mut call = self.read("due_routes").await?;
-        let paused = call.paused_queues().await?;
+        let pauses = call.pauses().await?;
         let until = call.now.saturating_add(duration_millis(within));
         let mut due = Vec::new();
         for route in call.routes().await? {
@@ -132,8 +156,7 @@ impl<E: Engine> QueueStore for KvStore<E> {
                 first = first.into_iter().chain(run_at).min();
             }
             if let Some(run_at) = first.filter(|run_at| *run_at <= until) {
-                let is_paused = paused.contains(&route.queue);
-                due.push(DueRoute::at(route, is_paused, run_at, call.now));
+                due.push(pauses.due(&route, run_at, call.now));
             }
         }
         DueRoute::sort(&mut due);

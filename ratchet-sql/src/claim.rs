@@ -219,6 +219,7 @@ impl<D: Dialect> SqlStore<D> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let routes = || chosen.routes.iter();
         let queues: Vec<&str> = routes().map(|(_, route)| route.queue.as_str()).collect();
+        let kinds: Vec<&str> = routes().map(|(_, route)| route.kind.as_str()).collect();
         let most = |rest: u64| {
             let rest = usize::try_from(rest).unwrap_or(usize::MAX);
             number(look.rounds.candidates_for(rest))
@@ -231,7 +232,12 @@ impl<D: Dialect> SqlStore<D> {
             .sql()
             .claim_jobs
             .query()
-            .table(&[("route", &ids), ("queue", &queues), ("most", &most)])
+            .table(&[
+                ("route", &ids),
+                ("queue", &queues),
+                ("kind", &kinds),
+                ("most", &most),
+            ])
             .bind(chosen.last.id)
             .bind(look.request.aging.interval_millis())
             .bind(number(look.rounds.candidates_for(look.wanted)))

@@ -1,10 +1,9 @@
 //! [`QueueStore`] on SQL.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::model::{DueRoute, QueueInfo};
+use ratchet_core::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
 use ratchet_core::{JobState, Name, Result};
@@ -19,15 +18,26 @@ use crate::store::SqlStore;
 /// returns `Unchanged`, even if the first call made the change.
 #[async_trait]
 impl<D: Dialect> QueueStore for SqlStore<D> {
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("pause_queue", || self.pause(queue)).await
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed> {
+        self.call("pause", || self.add_pause(request)).await
     }
 
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("resume_queue", || async {
-            let resume = self.sql().resume_queue.query().bind(queue.as_str());
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed> {
+        self.call("resume", || async {
+            let resume = self.sql().resume.query();
+            let resume = resume
+                .bind(i16::from(scope.code()))
+                .bind(scope.name().as_str());
             let rows = self.lease().await?.execute(resume).await?;
             Ok(Changed::when(rows > 0))
+        })
+        .await
+    }
+
+    async fn pauses(&self) -> Result<Vec<PauseInfo>> {
+        self.call("pauses", || async {
+            let pauses = self.read_pauses(&mut self.lease().await?).await?;
+            Ok(pauses.into_list())
         })
         .await
     }
@@ -62,7 +72,8 @@ impl<D: Dialect> SqlStore<D> {
         for row in &rows {
             match row::route(row, 0) {
                 Ok(route) => {
-                    due.push(DueRoute::at(route, row.try_get(4)?, 0, row.try_get(5)?));
+                    let route = DueRoute::at(route, row.try_get(4)?, 0, row.try_get(6)?);
+                    due.push(route.kind_paused(row.try_get(5)?));
                 }
                 Err(error) => tracing::warn!(%error, "skipped a stored route that cannot be read"),
             }
@@ -71,8 +82,13 @@ impl<D: Dialect> SqlStore<D> {
         Ok(due)
     }
 
-    async fn pause(&self, queue: &Name) -> Inner<Changed> {
-        let pause = self.sql().pause_queue.query().bind(queue.as_str());
+    async fn add_pause(&self, request: &PauseRequest) -> Inner<Changed> {
+        let pause = self.sql().pause.query();
+        let pause = pause
+            .bind(i16::from(request.scope.code()))
+            .bind(request.scope.name().as_str())
+            .bind(request.by_text())
+            .bind(request.reason_text());
         let mut lease = self.lease().await?;
         let Some(claims) = self.sql().own.await_claims() else {
             return Ok(Changed::when(lease.changed(pause).await? > 0));
@@ -88,10 +104,7 @@ impl<D: Dialect> SqlStore<D> {
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
         let mut lease = self.lease().await?;
-        let mut paused = BTreeSet::new();
-        for row in lease.rows(self.sql().paused_queues.query()).await? {
-            paused.extend(row::name(&row, 0, "queue").ok().flatten());
-        }
+        let pauses = self.read_pauses(&mut lease).await?;
         let mut counts = Vec::new();
         for row in lease.rows(self.sql().count_jobs.query()).await? {
             if let Ok(Some(queue)) = row::name(&row, 0, "queue") {
@@ -99,6 +112,28 @@ impl<D: Dialect> SqlStore<D> {
                 counts.push((queue, state, row::count(row.try_get::<i64>(2)?, "count")?));
             }
         }
-        Ok(QueueInfo::collect(&paused, counts))
+        Ok(QueueInfo::collect(&pauses, counts))
     }
+
+    async fn read_pauses(&self, lease: &mut D::Lease) -> Inner<Pauses> {
+        let mut pauses = Pauses::default();
+        for row in lease.rows(self.sql().pauses.query()).await? {
+            match pause(&row) {
+                Ok(pause) => _ = pauses.add(pause),
+                Err(error) => tracing::warn!(%error, "skipped a pause that cannot be read"),
+            }
+        }
+        Ok(pauses)
+    }
+}
+
+fn pause(row: &impl Row) -> Inner<PauseInfo> {
+    let code: i16 = row.try_get(0)?;
+    Ok(PauseInfo::from_stored(
+        code.into(),
+        row.try_get(1)?,
+        row.try_get(2)?,
+        row.try_get(3)?,
+        row.try_get(4)?,
+    )?)
 }

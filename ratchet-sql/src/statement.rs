@@ -172,7 +172,7 @@ macro_rules! shared_statements {
             locks: acquire_lock move_expiry find_lock list_locks is_tenure bump_version
                 find_versions;
             nodes: beat_node put_node nodes set_node_status bury_nodes forget_nodes now;
-            queues: pause_queue resume_queue paused_queues count_jobs due_routes count_due add_route
+            queues: pause resume pauses count_jobs due_routes count_due add_route
                 load_routes find_routes lost_routes;
             permits: set_permits held_permits look_at_permits lock_permits find_permit take_rates
                 forget_rates;

@@ -2,20 +2,20 @@
 //!
 //! A round consists of four commands, however many jobs it claims: a read of the preconditions
 //! (`gate`), a read of the candidates, a write that claims the candidates that are still free, and
-//! a read of the claimed jobs. The last read also detects whether a queue was paused or the node
-//! has ended since the first read. If other claims took the first candidates, only the write is
-//! repeated, for the next candidates.
+//! a read of the claimed jobs. The last read also detects whether a queue or kind was paused or the
+//! node has ended since the first read. If other claims took the first candidates, only the write
+//! is repeated, for the next candidates.
 //!
 //! If there are routes whose jobs need permits, the claim reads the free permits before the
 //! candidates, and claims the jobs that need permits in a separate transaction (module `permits`).
-
-use std::collections::BTreeSet;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
-use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, Settlement};
+use ratchet_core::model::{
+    Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, PauseInfo, Pauses, Settlement,
+};
 use ratchet_core::time::{self, from_millis};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
@@ -79,8 +79,8 @@ enum Gate {
     Shut,
     /// The claim must first read the routes again, because the store does not know all of them.
     Outdated,
-    /// The claim may take jobs that are due at `now`, except from the queues in `paused`.
-    Open { now: i64, paused: BTreeSet<String> },
+    /// The claim may take jobs that are due at `now`, except those that `pauses` cover.
+    Open { now: i64, pauses: Pauses },
 }
 
 impl MongoStore {
@@ -178,14 +178,14 @@ impl MongoStore {
         request: &ClaimRequest,
         look_at: usize,
     ) -> Result<Option<(Vec<Candidate>, Round)>> {
-        let (now, paused) = loop {
+        let (now, pauses) = loop {
             match self.gate(request).await? {
                 Gate::Shut => return Ok(None),
                 Gate::Outdated => self.routes().refresh(self.main()).await?,
-                Gate::Open { now, paused } => break (now, paused),
+                Gate::Open { now, pauses } => break (now, pauses),
             }
         };
-        let open = |route: &Route| !paused.contains(route.queue.as_str()) && route.matches(request);
+        let open = |route: &Route| !pauses.cover(route) && route.matches(request);
         let mut chosen = self.choose_routes(open).await?;
         let bounded = !chosen.permitted.is_empty();
         let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
@@ -203,13 +203,13 @@ impl MongoStore {
 
     async fn gate(&self, request: &ClaimRequest) -> Result<Gate> {
         let side = self.main();
-        let names = [side.nodes.name(), side.queues.name(), side.routes.name()];
+        let names = [side.nodes.name(), side.pauses.name(), side.routes.name()];
         let stages = pipelines::gate(request.node, names, self.now(side).await?);
         let rows = side
             .plain()
             .aggregate(&side.meta, stages, ReadConcern::majority())
             .await?;
-        let (mut time, mut paused) = (None, BTreeSet::new());
+        let (mut time, mut pauses) = (None, Pauses::default());
         for row in rows {
             if row.get("idle").is_ok_and(|status| status.is_some()) {
                 return Ok(Gate::Shut);
@@ -220,10 +220,12 @@ impl MongoStore {
                 return Ok(Gate::Outdated);
             }
             time = row::optional_int(&row, "now")?.or(time);
-            paused.extend(row::text(&row, "paused")?.map(str::to_owned));
+            if let Some(pause) = paused(&row) {
+                pauses.add(pause);
+            }
         }
         let now = time.ok_or_else(|| InvalidInput::new("meta", "is missing"))?;
-        Ok(Gate::Open { now, paused })
+        Ok(Gate::Open { now, pauses })
     }
 
     /// Claims up to `wanted` of the candidates, in order. If other claims have taken some of the
@@ -307,7 +309,7 @@ impl MongoStore {
         call: ObjectId,
     ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
-        let names = [side.nodes.name(), side.queues.name()];
+        let names = [side.nodes.name(), side.pauses.name()];
         let mut tries = 0;
         loop {
             let look = async {
@@ -333,8 +335,8 @@ impl MongoStore {
         }
     }
 
-    /// Decodes the claimed jobs, and adds them to `round`. Releases jobs whose queue was paused
-    /// after the search. Releases all jobs if the node may no longer claim.
+    /// Decodes the claimed jobs, and adds them to `round`. Releases jobs whose queue or kind was
+    /// paused after the search. Releases all jobs if the node may no longer claim.
     async fn look_at_taken(
         &self,
         request: &ClaimRequest,
@@ -342,12 +344,12 @@ impl MongoStore {
         rows: &[RawDocumentBuf],
         call: ObjectId,
     ) -> Result<()> {
-        let mut paused = BTreeSet::new();
+        let mut pauses = Pauses::default();
         let mut idle = false;
         let mut jobs: Vec<&RawDocumentBuf> = Vec::with_capacity(rows.len());
         for row in rows {
-            if let Ok(Some(queue)) = row::text(row, "paused") {
-                paused.insert(queue);
+            if let Some(pause) = paused(row) {
+                pauses.add(pause);
             } else if row.get("idle").is_ok_and(|status| status.is_some()) {
                 idle = true;
             } else {
@@ -367,8 +369,7 @@ impl MongoStore {
             let route = self
                 .routes()
                 .get(row::int(row, "route").unwrap_or_default());
-            let is_paused = |route: &Route| paused.contains(route.queue.as_str());
-            if idle || route.as_ref().is_some_and(is_paused) {
+            if idle || route.as_ref().is_some_and(|route| pauses.cover(route)) {
                 undone.push(token);
                 continue;
             }
@@ -406,6 +407,13 @@ impl MongoStore {
         self.settle_jobs(&released).await?;
         Ok(())
     }
+}
+
+/// Reads a pause from a row of the stage `paused`, without its time and its texts. Returns `None`
+/// for every other row.
+fn paused(row: &RawDocument) -> Option<PauseInfo> {
+    let name = row::text(row, "paused").ok()??;
+    PauseInfo::from_stored(row::int(row, "scope").ok()?, name, 0, "", "").ok()
 }
 
 /// Reads the claimed job from a document of the collection `jobs`. The error names the first field

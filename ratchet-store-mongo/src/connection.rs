@@ -62,8 +62,8 @@ pub(crate) struct Side {
     /// Idempotency keys: one document for each key, with the first job that used the key.
     pub(crate) keys: Rows,
     pub(crate) routes: Rows,
-    /// Names of the paused queues.
-    pub(crate) queues: Rows,
+    /// Paused queues and kinds.
+    pub(crate) pauses: Rows,
     /// Lanes that have unfinished jobs.
     pub(crate) lanes: Rows,
     pub(crate) nodes: Rows,
@@ -113,7 +113,7 @@ impl Side {
             attempts: rows("attempts"),
             keys: rows("keys"),
             routes: rows("routes"),
-            queues: rows("queues"),
+            pauses: rows("pauses"),
             lanes: rows("lanes"),
             nodes: rows("nodes"),
             labels: rows("labels"),

@@ -133,7 +133,7 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
         ),
         ("keys", key_indexes()),
         ("routes", vec![index("route", route).unique()]),
-        ("queues", vec![]),
+        ("pauses", vec![]),
         ("lanes", vec![]),
         ("nodes", vec![]),
         ("labels", vec![]),

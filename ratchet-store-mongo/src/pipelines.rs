@@ -34,11 +34,11 @@ const CLAIM: [&str; 5] = [
 ];
 
 /// Returns the pipeline that a claim runs before it searches for jobs. The pipeline reads the time,
-/// the paused queues, the last route, and whether the node may claim. The claim checks the paused
-/// queues and the node once more before it returns. The pipeline runs on the collection `meta`,
+/// the pauses, the last route, and whether the node may claim. The claim checks the pauses
+/// and the node once more before it returns. The pipeline runs on the collection `meta`,
 /// because this collection always has a document. [claim.paused] [claim.live] [queue.pause]
 pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
-    let [nodes, queues, routes] = names;
+    let [nodes, pauses, routes] = names;
     vec![
         doc! { "$limit": 1 },
         doc! { "$replaceWith": { "now": now.expression() } },
@@ -48,7 +48,7 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
             { "$limit": 1 },
             { "$project": { "_id": 0, "route": "$_id", "stamp": 1 } },
         ] } },
-        paused(queues),
+        paused(pauses),
     ]
 }
 
@@ -63,10 +63,10 @@ fn idle(node: NodeId, nodes: &str) -> Document {
     ] } }
 }
 
-/// Returns the stage that adds the paused queues to the result.
-fn paused(queues: &str) -> Document {
-    doc! { "$unionWith": { "coll": queues, "pipeline": [
-        { "$project": { "_id": 0, "paused": "$_id" } },
+/// Returns the stage that adds the pauses to the result.
+fn paused(pauses: &str) -> Document {
+    doc! { "$unionWith": { "coll": pauses, "pipeline": [
+        { "$project": { "_id": 0, "paused": "$_id.name", "scope": "$_id.scope" } },
     ] } }
 }
 
@@ -198,7 +198,7 @@ pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Docume
 }
 
 /// Returns the pipeline that reads the result of a claim: first the claimed jobs, then whether the
-/// node may still claim, and then the paused queues. Because of this order, the pipeline sees every
+/// node may still claim, and then the pauses. Because of this order, the pipeline sees every
 /// pause and status change that was complete before the jobs were read. It reads payloads only if
 /// the request asks for them. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
 pub(crate) fn look_at_taken(
@@ -207,7 +207,7 @@ pub(crate) fn look_at_taken(
     call: ObjectId,
     names: [&str; 2],
 ) -> Vec<Document> {
-    let [nodes, queues] = names;
+    let [nodes, pauses] = names;
     let mut hidden = vec!["history", "result", "last_error", "signal"];
     if !request.payloads {
         hidden.extend(["payload", "checkpoint"]);
@@ -217,7 +217,7 @@ pub(crate) fn look_at_taken(
         doc! { "$set": { "kept": { "$size": history() } } },
         doc! { "$unset": hidden },
         idle(request.node, nodes),
-        paused(queues),
+        paused(pauses),
     ]
 }
 

@@ -1,31 +1,35 @@
 //! [`QueueStore`] on MongoDB.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, ReadConcern};
-use ratchet_core::model::{DueRoute, QueueInfo};
+use ratchet_core::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{JobState, Name, Result};
+use ratchet_core::{InvalidInput, JobState, Name, Result};
 
 use crate::error::Result as Inner;
 use crate::pipelines;
 use crate::row;
 use crate::store::MongoStore;
 
-/// Paused queues. Calls that pause or resume a queue are repeated if their reply is lost. The
-/// repeated call then returns `Unchanged`, although the first try changed the queue. In both cases,
-/// the queue is in the state that the caller asked for.
+/// Calls that pause or resume are repeated if their reply is lost. The repeated call then returns
+/// `Unchanged`, although the first try changed the pause. In both cases, the queue or kind is in
+/// the state that the caller asked for.
 #[async_trait]
 impl QueueStore for MongoStore {
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("pause_queue", || async {
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed> {
+        self.call("pause", || async {
             let side = self.main();
-            let row = mongodb::bson::RawDocumentBuf::try_from(&doc! { "_id": queue.as_str() })?;
-            match side.plain().insert_many(&side.queues, &[row]).await {
+            let row = RawDocumentBuf::try_from(&doc! {
+                "_id": scope_id(&request.scope),
+                "paused_at": self.millis(side).await?,
+                "paused_by": request.by_text(),
+                "reason": request.reason_text(),
+            })?;
+            match side.plain().insert_many(&side.pauses, &[row]).await {
                 Ok(()) => Ok(Changed::Changed),
                 Err(failure) if failure.is_duplicate() => Ok(Changed::Unchanged),
                 Err(failure) => Err(failure),
@@ -34,14 +38,19 @@ impl QueueStore for MongoStore {
         .await
     }
 
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("resume_queue", || async {
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed> {
+        self.call("resume", || async {
             let side = self.main();
-            let this = doc! { "_id": queue.as_str() };
-            let gone = side.plain().delete_many(&side.queues, this).await?;
+            let this = doc! { "_id": scope_id(scope) };
+            let gone = side.plain().delete_many(&side.pauses, this).await?;
             Ok(Changed::when(gone > 0))
         })
         .await
+    }
+
+    async fn pauses(&self) -> Result<Vec<PauseInfo>> {
+        let pauses = self.call("pauses", || self.read_pauses()).await?;
+        Ok(pauses.into_list())
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
@@ -59,15 +68,20 @@ impl QueueStore for MongoStore {
 }
 
 impl MongoStore {
-    /// Returns the names of all paused queues.
-    async fn paused_queues(&self) -> Inner<BTreeSet<Name>> {
+    async fn read_pauses(&self) -> Inner<Pauses> {
         let side = self.main();
         let rows = side
             .plain()
-            .find(&side.queues, doc! {}, FindOptions::default())
+            .find(&side.pauses, doc! {}, FindOptions::default())
             .await?;
-        let names = rows.iter().map(|row| row::name(row, "_id").ok().flatten());
-        Ok(names.flatten().collect())
+        let mut pauses = Pauses::default();
+        for row in &rows {
+            match pause(row) {
+                Ok(pause) => _ = pauses.add(pause),
+                Err(error) => tracing::warn!(%error, "skipped a pause that cannot be read"),
+            }
+        }
+        Ok(pauses)
     }
 
     /// Returns the routes that have a job due within this duration from now. [queue.due]
@@ -79,12 +93,11 @@ impl MongoStore {
         let numbers: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
         let until = now.saturating_add(duration_millis(within));
         let first = self.first_due(&numbers, until).await?;
-        let paused = self.paused_queues().await?;
+        let pauses = self.read_pauses().await?;
         let mut due = Vec::with_capacity(first.len());
         for (number, route) in routes {
             if let Some(run_at) = first.get(&number) {
-                let paused = paused.contains(&route.queue);
-                due.push(DueRoute::at(route, paused, *run_at, now));
+                due.push(pauses.due(&route, *run_at, now));
             }
         }
         DueRoute::sort(&mut due);
@@ -114,7 +127,7 @@ impl MongoStore {
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
         let side = self.main();
-        let paused = self.paused_queues().await?;
+        let pauses = self.read_pauses().await?;
         let counted = self.count_routes().await?;
         self.routes().refresh(side).await?;
         let counts = counted.into_iter().filter_map(|(state, route, count)| {
@@ -122,6 +135,23 @@ impl MongoStore {
             let state = JobState::from_code(state.into()).ok()?;
             Some((route.queue, state, count))
         });
-        Ok(QueueInfo::collect(&paused, counts))
+        Ok(QueueInfo::collect(&pauses, counts))
     }
+}
+
+/// Returns the `_id` of a pause.
+fn scope_id(scope: &PauseScope) -> Document {
+    doc! { "scope": i32::from(scope.code()), "name": scope.name().as_str() }
+}
+
+fn pause(row: &RawDocument) -> std::result::Result<PauseInfo, InvalidInput> {
+    let id = row.get_document("_id");
+    let id = id.map_err(|_| InvalidInput::new("_id", "is not a document"))?;
+    PauseInfo::from_stored(
+        row::int(id, "scope")?,
+        row::text(id, "name")?.unwrap_or_default(),
+        row::int(row, "paused_at")?,
+        row::text(row, "paused_by")?.unwrap_or_default(),
+        row::text(row, "reason")?.unwrap_or_default(),
+    )
 }

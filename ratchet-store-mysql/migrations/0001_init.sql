@@ -151,10 +151,14 @@ CREATE TABLE {schema}.lane_jobs (
     INDEX lane_jobs_order (queue, lane, seq)
 ) {table};
 
-CREATE TABLE {schema}.paused_queues (
-    queue     VARCHAR(128) NOT NULL,
+-- scope: 0 a queue, 1 a kind. '' means that the pause names no operator or no reason.
+CREATE TABLE {schema}.pauses (
+    scope     TINYINT NOT NULL,
+    name      VARCHAR(128) NOT NULL,
     paused_at BIGINT NOT NULL,
-    PRIMARY KEY (queue)
+    paused_by VARCHAR(128) NOT NULL,
+    reason    LONGTEXT NOT NULL,
+    PRIMARY KEY (scope, name)
 ) {table};
 
 -- Two rows that are only locked. 1: each claim shares it, and a pause locks it alone, so no earlier

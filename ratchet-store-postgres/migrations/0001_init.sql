@@ -134,9 +134,14 @@ CREATE TABLE {schema}.lane_jobs (
     lane  text COLLATE "C" NOT NULL
 );
 
-CREATE TABLE {schema}.paused_queues (
-    queue     text COLLATE "C" NOT NULL PRIMARY KEY,
-    paused_at bigint NOT NULL
+-- scope: 0 a queue, 1 a kind. '' means that the pause names no operator or no reason.
+CREATE TABLE {schema}.pauses (
+    scope     smallint NOT NULL CHECK (scope IN (0, 1)),
+    name      text COLLATE "C" NOT NULL,
+    paused_at bigint NOT NULL,
+    paused_by text NOT NULL,
+    reason    text NOT NULL,
+    PRIMARY KEY (scope, name)
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.

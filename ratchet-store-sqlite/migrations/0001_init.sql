@@ -163,9 +163,14 @@ CREATE TABLE ratchet_lane_jobs (
 -- The order of each lane.
 CREATE UNIQUE INDEX ratchet_lane_jobs_order ON ratchet_lane_jobs (queue, lane, seq);
 
-CREATE TABLE ratchet_paused_queues (
-    queue     TEXT NOT NULL PRIMARY KEY,
-    paused_at INTEGER NOT NULL
+-- scope: 0 a queue, 1 a kind. '' means that the pause names no operator or no reason.
+CREATE TABLE ratchet_pauses (
+    scope     INTEGER NOT NULL CHECK (scope IN (0, 1)),
+    name      TEXT NOT NULL,
+    paused_at INTEGER NOT NULL,
+    paused_by TEXT NOT NULL,
+    reason    TEXT NOT NULL,
+    PRIMARY KEY (scope, name)
 ) STRICT, WITHOUT ROWID;
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.

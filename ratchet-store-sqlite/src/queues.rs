@@ -1,14 +1,13 @@
 //! [`QueueStore`] on SQLite.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::model::{DueRoute, QueueInfo};
+use ratchet_core::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{JobState, Name, Result};
-use rusqlite::params;
+use ratchet_core::{InvalidInput, JobState, Name, Result};
+use rusqlite::{Row, params};
 
 use crate::queue::Urgency;
 use crate::request::Work;
@@ -18,23 +17,31 @@ use crate::store::SqliteStore;
 
 #[async_trait]
 impl QueueStore for SqliteStore {
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        let queue = queue.clone();
-        self.write("pause_queue", Urgency::Normal, move |work| {
-            let mut statement = work.conn.prepare_cached(&SQL.pause_queue)?;
-            let rows = statement.execute(params![queue.as_str(), work.now])?;
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed> {
+        let request = request.clone();
+        self.write("pause", Urgency::Normal, move |work| {
+            let mut statement = work.conn.prepare_cached(&SQL.pause)?;
+            let (scope, name) = (request.scope.code(), request.scope.name().as_str());
+            let (by, reason) = (request.by_text(), request.reason_text());
+            let rows = statement.execute(params![scope, name, work.now, by, reason])?;
             Ok(Changed::when(rows > 0))
         })
         .await
     }
 
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        let queue = queue.clone();
-        self.write("resume_queue", Urgency::Normal, move |work| {
-            let mut statement = work.conn.prepare_cached(&SQL.resume_queue)?;
-            Ok(Changed::when(statement.execute([queue.as_str()])? > 0))
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed> {
+        let scope = scope.clone();
+        self.write("resume", Urgency::Normal, move |work| {
+            let mut statement = work.conn.prepare_cached(&SQL.resume)?;
+            let rows = statement.execute(params![scope.code(), scope.name().as_str()])?;
+            Ok(Changed::when(rows > 0))
         })
         .await
+    }
+
+    async fn pauses(&self) -> Result<Vec<PauseInfo>> {
+        let pauses = self.read("pauses", |work| pauses(work)).await?;
+        Ok(pauses.into_list())
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
@@ -64,8 +71,8 @@ fn due(work: &mut Work<'_>, within: i64) -> crate::error::Result<Vec<DueRoute>> 
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
         if let Some(route) = work.routes.get(work.conn, row.get(0)?)? {
-            let (paused, run_at) = (row.get(1)?, row.get(2)?);
-            due.push(DueRoute::at(route.clone(), paused, run_at, work.now));
+            let route = DueRoute::at(route.clone(), row.get(1)?, row.get(3)?, work.now);
+            due.push(route.kind_paused(row.get(2)?));
         }
     }
     DueRoute::sort(&mut due);
@@ -73,7 +80,7 @@ fn due(work: &mut Work<'_>, within: i64) -> crate::error::Result<Vec<DueRoute>> 
 }
 
 fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {
-    let paused = paused(work)?;
+    let pauses = pauses(work)?;
     let mut statement = work.conn.prepare_cached(&SQL.count_jobs)?;
     let mut rows = statement.query([])?;
     let mut counts = Vec::new();
@@ -83,15 +90,28 @@ fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {
             counts.push((route.queue.clone(), state, row::number(row, 2, "count")?));
         }
     }
-    Ok(QueueInfo::collect(&paused, counts))
+    Ok(QueueInfo::collect(&pauses, counts))
 }
 
-fn paused(work: &Work<'_>) -> crate::error::Result<BTreeSet<Name>> {
-    let mut statement = work.conn.prepare_cached(&SQL.paused_queues)?;
+fn pauses(work: &Work<'_>) -> crate::error::Result<Pauses> {
+    let mut statement = work.conn.prepare_cached(&SQL.pauses)?;
     let mut rows = statement.query([])?;
-    let mut paused = BTreeSet::new();
+    let mut pauses = Pauses::default();
     while let Some(row) = rows.next()? {
-        paused.extend(row::name(row, 0, "queue").ok().flatten());
+        match pause(row) {
+            Ok(pause) => _ = pauses.add(pause),
+            Err(error) => tracing::warn!(%error, "skipped a pause that cannot be read"),
+        }
     }
-    Ok(paused)
+    Ok(pauses)
+}
+
+fn pause(row: &Row<'_>) -> std::result::Result<PauseInfo, InvalidInput> {
+    PauseInfo::from_stored(
+        row::number(row, 0, "scope")?,
+        row::text(row, 1, "name")?.unwrap_or_default(),
+        row::number(row, 2, "paused_at")?,
+        row::text(row, 3, "paused_by")?.unwrap_or_default(),
+        row::text(row, 4, "reason")?.unwrap_or_default(),
+    )
 }

@@ -70,7 +70,7 @@ ratchet_sql::statements! {
     locks: put_lock move_expiry find_lock list_locks bump_version find_version;
     nodes: find_node put_node nodes set_node_status displace_label node_claims is_alone
         claim_owners forget_node now;
-    queues: pause_queue resume_queue paused_queues count_jobs due_routes count_due add_route
+    queues: pause resume pauses count_jobs due_routes count_due add_route
         load_routes last_route lost_routes;
     permits: set_permits held_permits find_permit find_rate put_rate forget_rates;
     recurring: put_recurring find_recurring list_recurring due_recurring claim_recurring

@@ -144,10 +144,14 @@ CREATE TABLE {schema}.lane_jobs (
     CONSTRAINT lane_jobs_pkey PRIMARY KEY (job)
 );
 
-CREATE TABLE {schema}.paused_queues (
-    queue     nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
+-- scope: 0 a queue, 1 a kind. '' means that the pause names no operator or no reason.
+CREATE TABLE {schema}.pauses (
+    scope     smallint NOT NULL CONSTRAINT pauses_scope_check CHECK (scope IN (0, 1)),
+    name      nvarchar(128) COLLATE Latin1_General_BIN2 NOT NULL,
     paused_at bigint NOT NULL,
-    CONSTRAINT paused_queues_pkey PRIMARY KEY (queue)
+    paused_by nvarchar(128) NOT NULL,
+    reason    nvarchar(max) NOT NULL,
+    CONSTRAINT pauses_pkey PRIMARY KEY (scope, name)
 );
 
 -- status: 0 joining, 1 active, 2 draining, 3 left, 4 dead.

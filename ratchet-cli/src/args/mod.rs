@@ -87,6 +87,11 @@ pub(crate) enum Command {
     Enqueue(Enqueue),
     /// List, pause and resume queues
     Queues(Queues),
+    /// Pause and resume kinds of jobs
+    #[command(subcommand, arg_required_else_help = true)]
+    Kinds(KindsCommand),
+    /// List the paused queues and kinds: who paused them, when and why
+    Pauses,
     /// List, show, pause, resume and trigger recurring definitions
     Recurring(Recurring),
     /// Show the locks and their owners
@@ -155,6 +160,8 @@ pub(crate) enum QueuesCommand {
     Pause {
         /// The name of the queue
         queue: String,
+        #[command(flatten)]
+        why: Why,
         /// Pause the queue even if it is unknown because no job was enqueued in it yet
         #[arg(long)]
         new: bool,
@@ -164,6 +171,36 @@ pub(crate) enum QueuesCommand {
         /// The name of the queue
         queue: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KindsCommand {
+    /// Pause a kind: nodes claim no more of its jobs in any queue, but running jobs continue
+    Pause {
+        /// The name of the kind
+        kind: String,
+        #[command(flatten)]
+        why: Why,
+        /// Pause the kind even if it is unknown: no live node runs it, and no job of it is stored
+        #[arg(long)]
+        new: bool,
+    },
+    /// Resume a kind: nodes claim its jobs again
+    Resume {
+        /// The name of the kind
+        kind: String,
+    },
+}
+
+/// Who pauses a queue or a kind, and why.
+#[derive(Args, Debug)]
+pub(crate) struct Why {
+    /// The reason, which `ratchet pauses` and the dashboard show
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    /// Who pauses it; by default the value of the environment variable USER
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
 }
 
 /// The arguments of `ratchet recurring`.

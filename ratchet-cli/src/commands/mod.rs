@@ -9,6 +9,7 @@ mod jobs;
 mod locks;
 mod migrate;
 mod nodes;
+mod pauses;
 mod print;
 mod queues;
 mod recurring;
@@ -29,6 +30,8 @@ pub(crate) async fn run(app: &mut App, command: Command) -> Result<(), Failure> 
         Command::Jobs(what) => jobs::run(app, what.command).await,
         Command::Enqueue(job) => interruptible(enqueue::run(app, job)).await,
         Command::Queues(what) => interruptible(queues::run(app, what.command)).await,
+        Command::Kinds(what) => interruptible(pauses::kinds(app, what)).await,
+        Command::Pauses => interruptible(pauses::list(app)).await,
         Command::Recurring(what) => interruptible(recurring::run(app, what.command)).await,
         Command::Locks => interruptible(locks::run(app)).await,
         Command::Doctor(what) => interruptible(doctor::run(app, what)).await,

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ratchet::{Changed, Client, JobState, Name};
+use ratchet::{Changed, Client, JobState, Name, PauseScope};
 use ratchet_http::view;
 
+use super::pauses;
 use crate::app::App;
 use crate::args::QueuesCommand;
 use crate::exit::Failure;
@@ -13,43 +14,34 @@ use crate::output::{BAD, Cell, DIM, GOOD, Table, WARN, number, since};
 
 pub(super) async fn run(app: &mut App, command: Option<QueuesCommand>) -> Result<(), Failure> {
     let client = app.client().await?;
-    let (changed, unchanged) = match command {
+    match command {
         None | Some(QueuesCommand::List) => {
             let queues = queues(&client).await?;
             if app.out.is_json() {
                 return app.out.document(&queues);
             }
-            return app.out.table(
+            app.out.table(
                 &table(&queues.queues),
                 "no queues: nothing was ever enqueued",
-            );
+            )
         }
-        Some(QueuesCommand::Pause { queue, new }) => {
+        Some(QueuesCommand::Pause { queue, why, new }) => {
             if !new {
                 let remedy = "`ratchet queues list` lists the queues; --new pauses one before its \
                               first job.";
                 exists(&client, &queue, remedy).await?;
             }
-            (
-                client.pause_queue(&queue).await?,
-                "The queue was paused already.",
-            )
+            pauses::pause(app, &client, PauseScope::queue(queue)?, why).await
         }
         Some(QueuesCommand::Resume { queue }) => {
-            let changed = client.resume_queue(&queue).await?;
+            let scope = PauseScope::queue(&queue)?;
+            let changed = client.end_pause(&scope).await?;
             if changed == Changed::Unchanged {
                 exists(&client, &queue, "`ratchet queues list` lists the queues.").await?;
             }
-            (changed, "The queue was not paused.")
+            pauses::done(app, changed, "The queue was not paused.")
         }
-    };
-    if app.out.is_json() {
-        return app.out.document(&view::Changed::from(changed));
     }
-    app.out.line(match changed {
-        Changed::Changed => "Done.",
-        Changed::Unchanged => unchanged,
-    })
 }
 
 /// Fails if the queue is unknown, because its name is then probably mistyped. The error contains

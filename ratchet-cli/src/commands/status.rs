@@ -22,8 +22,8 @@ struct Status {
     cluster: view::Cluster,
     #[serde(flatten)]
     queues: view::Queues,
-    /// How long the oldest due job has been due, in milliseconds. Jobs in paused queues do not
-    /// count.
+    /// How long the oldest due job has been due, in milliseconds. Jobs of paused queues and kinds
+    /// do not count.
     oldest_due_ms: Option<u64>,
     stranded: Vec<view::StrandedRoute>,
 }
@@ -35,7 +35,7 @@ pub(super) async fn run(app: &mut App) -> Result<(), Failure> {
     let due = client.due_routes().await?;
     let oldest = due
         .iter()
-        .filter(|due| !due.paused)
+        .filter(|due| !due.is_paused())
         .map(|due| due.overdue)
         .max();
     let mut cluster = nodes::cluster(&client, now).await?;

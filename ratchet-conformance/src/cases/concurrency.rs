@@ -323,15 +323,20 @@ cases! {
     async fn once_a_pause_has_returned_no_claim_takes_its_jobs(cx: &Cx) {
         let nodes = cx.nodes(3).await;
         for round in 0..10 {
-            let queue = format!("queue {round}");
-            let batch: Vec<NewJob> = jobs(60).into_iter().map(|job| job.queue(&queue)).collect();
+            let name = format!("round {round}");
+            let new = |number| NewJob::new(&name, &number).queue(&name);
+            let batch: Vec<NewJob> = (0..60).map(new).collect();
             nodes[0].add_all(&batch).await;
+            let pause = match round % 2 {
+                0 => pause_of_queue(&name),
+                _ => pause_of_kind(&name),
+            };
             race(3, |racer| {
-                let (node, queue) = (nodes[racer].clone(), queue.clone());
+                let (node, pause) = (nodes[racer].clone(), pause.clone());
                 async move {
                     if racer == 0 {
-                        node.pause_queue(&queue).await;
-                        assert!(node.claim(10).await.is_empty(), "expected no claim after the pause of the queue");
+                        node.pause(&pause).await;
+                        assert!(node.claim(10).await.is_empty(), "expected no claim after the pause");
                     } else {
                         while !node.claim(3).await.is_empty() {}
                     }

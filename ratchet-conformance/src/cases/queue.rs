@@ -1,5 +1,7 @@
 //! Queues: pausing, resuming, and counts.
 
+use ratchet_core::limits::MAX_REASON_BYTES;
+
 use super::prelude::*;
 
 /// Returns the number of jobs of `queue` in each state, without the states that have no jobs.
@@ -67,6 +69,135 @@ cases! {
         node.settle(token, retry(Duration::ZERO)).await;
         assert!(node.claim(10).await.is_empty());
         assert_eq!(node.state(id).await, JobState::Pending);
+    }
+
+    #[proves("queue.pause", "claim.paused", "queue.resume")]
+    async fn no_handle_claims_a_job_of_a_paused_kind(cx: &Cx) {
+        let (a, b) = (cx.node().await, cx.node().await);
+        let of = |kind: &str, queue: &str| NewJob::new(kind, &()).queue(queue);
+        let paused = a
+            .add_all(&[of("k", "q"), of("k", "other"), of("k", "q").priority(Priority::Critical)])
+            .await;
+        let other = a.add(of("K", "q")).await;
+        assert_eq!(b.pause_kind("k").await, Changed::Changed);
+        assert_eq!(a.claim_ids(10).await, [other]);
+        let later = a.add(of("k", "new")).await;
+        assert!(b.claim(10).await.is_empty(), "expected no claim, because the pause also applies to later jobs");
+        assert!(b.queues().await.iter().all(|queue| !queue.paused));
+        assert_eq!(a.resume_kind("k").await, Changed::Changed);
+        assert_eq!(b.claim_ids(10).await, [paused[2], paused[0], paused[1], later]);
+    }
+
+    #[proves("queue.pause")]
+    async fn a_kind_can_be_paused_before_it_has_jobs_and_its_running_jobs_go_on(cx: &Cx) {
+        let node = cx.node().await;
+        let id = node.add(NewJob::new("runs", &())).await;
+        let token = node.take().await;
+        for kind in ["runs", "new"] {
+            assert_eq!(node.pause_kind(kind).await, Changed::Changed);
+        }
+        node.add(NewJob::new("new", &())).await;
+        node.alive(token).await;
+        node.settle(token, retry(Duration::ZERO)).await;
+        drop(node);
+        assert!(cx.node().await.claim(10).await.is_empty());
+        assert_eq!(cx.node().await.state(id).await, JobState::Pending);
+    }
+
+    #[proves("queue.resume", "queue.again")]
+    async fn a_queue_and_a_kind_of_one_name_are_paused_separately(cx: &Cx) {
+        let node = cx.node().await;
+        let both = node.add(NewJob::new("x", &()).queue("x")).await;
+        let of_queue = node.add(NewJob::new("other", &()).queue("x")).await;
+        let of_kind = node.add(NewJob::new("x", &()).queue("other")).await;
+        assert_eq!(node.pause_queue("x").await, Changed::Changed);
+        assert_eq!(node.resume_kind("x").await, Changed::Unchanged);
+        assert_eq!(node.pause_kind("x").await, Changed::Changed);
+        assert_eq!(node.pauses().await.len(), 2);
+        assert!(node.claim(10).await.is_empty());
+        assert_eq!(node.resume_queue("x").await, Changed::Changed);
+        assert_eq!(node.claim_ids(10).await, [of_queue]);
+        assert_eq!(node.pause_queue("x").await, Changed::Changed);
+        assert_eq!(node.resume_kind("x").await, Changed::Changed);
+        assert_eq!(node.claim_ids(10).await, [of_kind]);
+        assert_eq!(node.resume_queue("x").await, Changed::Changed);
+        assert_eq!(node.claim_ids(10).await, [both]);
+        assert_eq!(node.pauses().await, []);
+    }
+
+    #[proves("queue.pauses", "queue.again")]
+    #[needs(Clock)]
+    async fn pauses_are_listed_with_their_time_operator_and_reason(cx: &Cx) {
+        let node = cx.node().await;
+        assert_eq!(node.pauses().await, []);
+        let longest = "ä".repeat(MAX_REASON_BYTES / 2);
+        let requests = [
+            pause_of_kind("b").by("alice").reason("the provider's \"API\" is down: 50% errors; 'α' {β}"),
+            pause_of_kind("B").reason(&longest),
+            pause_of_queue("ä"),
+            pause_of_queue("a").by("日本"),
+            pause_of_kind("a").by("x".repeat(128)),
+            pause_of_queue("b"),
+        ];
+        let mut expected = Vec::new();
+        for request in &requests {
+            cx.advance(SECOND).await;
+            assert_eq!(node.pause(request).await, Changed::Changed);
+            expected.push(request.at(node.now().await));
+        }
+        expected.sort_by(|a, b| a.scope.cmp(&b.scope));
+        assert_eq!(node.pauses().await, expected);
+        cx.advance(SECOND).await;
+        for request in &requests {
+            let again = request.clone().by("bob").reason("another");
+            assert_eq!(node.pause(&again).await, Changed::Unchanged);
+        }
+        assert_eq!(node.pauses().await, expected, "expected the first pauses to be kept");
+        node.resume_kind("b").await;
+        expected.retain(|pause| pause.scope != PauseScope::Kind(name("b")));
+        assert_eq!(cx.node().await.pauses().await, expected);
+    }
+
+    #[proves("queue.due", "queue.depth")]
+    async fn a_due_route_says_that_its_kind_is_paused(cx: &Cx) {
+        let node = cx.node().await;
+        let of = |kind: &str| NewJob::new(kind, &()).queue("q");
+        node.add_all(&[of("a"), of("b"), of("q")]).await;
+        // The kinds whose route says that its queue is paused, and those whose kind is.
+        let paused = async || -> [Vec<String>; 2] {
+            let due = node.due_routes().await;
+            assert_eq!(due.len(), 3);
+            let of = |is_paused: fn(&DueRoute) -> bool| {
+                let paused = due.iter().filter(|due| is_paused(due));
+                let mut kinds: Vec<String> = paused.map(|due| due.route.kind.to_string()).collect();
+                kinds.sort_unstable();
+                kinds
+            };
+            [of(|due| due.queue_paused), of(|due| due.kind_paused)]
+        };
+        let none: [&str; 0] = [];
+        node.pause_queue("a").await;
+        assert_eq!(paused().await, [none, none]);
+        node.pause_kind("a").await;
+        assert_eq!(paused().await, [&none[..], &["a"]]);
+        assert_eq!(node.count_due("q", 10).await, 3, "expected due jobs to be counted although their kind is paused");
+        node.pause_queue("q").await;
+        assert_eq!(paused().await, [&["a", "b", "q"][..], &["a"]]);
+        node.resume_queue("q").await;
+        node.resume_kind("a").await;
+        assert_eq!(paused().await, [none, none]);
+    }
+
+    #[proves("queue.pause", "queue.resume")]
+    #[needs(Lanes)]
+    async fn a_lane_waits_for_its_head_of_a_paused_kind(cx: &Cx) {
+        let node = cx.node().await;
+        let of = |kind: &str| NewJob::new(kind, &()).lane("lane");
+        let ids = node.add_all(&[of("paused"), of("other")]).await;
+        node.pause_kind("paused").await;
+        assert!(node.claim(10).await.is_empty());
+        node.resume_kind("paused").await;
+        assert_eq!(node.claim_ids(10).await, [ids[0]]);
     }
 
     #[proves("queue.again")]

@@ -197,11 +197,15 @@ cases! {
         );
     }
 
-    #[proves("durability.restart", "queue.pause", "version.bump", "lock.fence")]
+    #[proves("durability.restart", "queue.pause", "queue.pauses", "version.bump", "lock.fence")]
     #[needs(Restart)]
-    async fn paused_queues_versions_and_locks_remain(cx: &Cx) {
+    async fn pauses_versions_and_locks_remain(cx: &Cx) {
         let node = cx.node().await;
-        node.pause_queue("q").await;
+        let requests = [pause_of_queue("q"), pause_of_kind("k").by("alice").reason("why")];
+        for request in &requests {
+            node.pause(request).await;
+        }
+        let pauses = node.pauses().await;
         let versions = || names(["n"]);
         let bumped = landed(ok(node.store.versions().bump(&versions()[0], None).await));
         let Acquired::Acquired { fence } = node.acquire("held", HOUR).await else {
@@ -215,7 +219,11 @@ cases! {
         assert_eq!(ok(released), Fenced::Applied);
 
         let other = cx.restart([node]).await;
-        assert_eq!(other.pause_queue("q").await, Changed::Unchanged);
+        assert_eq!(other.pauses().await, pauses);
+        assert_eq!(pauses.len(), 2);
+        for request in &requests {
+            assert_eq!(other.pause(request).await, Changed::Unchanged);
+        }
         assert_eq!(ok(other.store.versions().versions(&versions()).await), [bumped]);
         assert!(matches!(other.acquire("held", HOUR).await, Acquired::Held(_)));
         let renewed = other.store.locks().renew(&name("held"), &owner, fence, HOUR).await;

@@ -129,7 +129,7 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     (Sabotage::ForgetsAtRestart, "restart::lanes_remain"),
     (
         Sabotage::ForgetsAtRestart,
-        "restart::paused_queues_versions_and_locks_remain",
+        "restart::pauses_versions_and_locks_remain",
     ),
     (
         Sabotage::ForgetsAtRestart,

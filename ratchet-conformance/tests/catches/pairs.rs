@@ -5,6 +5,22 @@ use crate::sabotage::Sabotage;
 /// Most sabotages, each with a case that catches it.
 pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
     (
+        Sabotage::IgnoresPausedKinds,
+        "queue::no_handle_claims_a_job_of_a_paused_kind",
+    ),
+    (
+        Sabotage::ReplacesPauses,
+        "queue::pauses_are_listed_with_their_time_operator_and_reason",
+    ),
+    (
+        Sabotage::LosesReasonsOfPauses,
+        "queue::pauses_are_listed_with_their_time_operator_and_reason",
+    ),
+    (
+        Sabotage::ResumesKindsWithQueues,
+        "queue::a_queue_and_a_kind_of_one_name_are_paused_separately",
+    ),
+    (
         Sabotage::SharesOneFairKey,
         "fair::a_single_job_behind_a_flood_is_the_next",
     ),

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{
     Claim, ClockTrust, DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply,
-    JobFilter, JobRecord, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, PageRequest, QueueInfo,
-    Severity, SweptNodes,
+    JobFilter, JobRecord, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, PageRequest, PauseInfo,
+    PauseRequest, PauseScope, QueueInfo, Severity, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
@@ -22,15 +22,39 @@ use crate::sabotage::{Sabotage, Sabotaged};
 
 #[async_trait]
 impl QueueStore for Sabotaged {
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        if self.is(Sabotage::IgnoresPausedQueues) {
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed> {
+        let ignored = match request.scope {
+            PauseScope::Queue(_) => Sabotage::IgnoresPausedQueues,
+            PauseScope::Kind(_) => Sabotage::IgnoresPausedKinds,
+        };
+        if self.is(ignored) {
             return Ok(Changed::Changed);
         }
-        self.inner.pause_queue(queue).await
+        let changed = self.inner.pause(request).await?;
+        if changed == Changed::Unchanged && self.is(Sabotage::ReplacesPauses) {
+            self.inner.resume(&request.scope).await?;
+            self.inner.pause(request).await?;
+        }
+        Ok(changed)
     }
 
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        self.inner.resume_queue(queue).await
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed> {
+        if let PauseScope::Queue(name) = scope
+            && self.is(Sabotage::ResumesKindsWithQueues)
+        {
+            self.inner.resume(&PauseScope::Kind(name.clone())).await?;
+        }
+        self.inner.resume(scope).await
+    }
+
+    async fn pauses(&self) -> Result<Vec<PauseInfo>> {
+        let mut pauses = self.inner.pauses().await?;
+        if self.is(Sabotage::LosesReasonsOfPauses) {
+            for pause in &mut pauses {
+                pause.reason = None;
+            }
+        }
+        Ok(pauses)
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
@@ -39,7 +63,7 @@ impl QueueStore for Sabotaged {
 
     async fn due_routes(&self, within: Duration) -> Result<Vec<DueRoute>> {
         let mut due = self.inner.due_routes(within).await?;
-        due.retain(|due| !due.paused || !self.is(Sabotage::LeavesPausedRoutesOut));
+        due.retain(|due| !due.is_paused() || !self.is(Sabotage::LeavesPausedRoutesOut));
         due.retain(|due| due.due_in.is_zero() || !self.is(Sabotage::ListsNoUpcomingRoutes));
         Ok(due)
     }

@@ -6,6 +6,7 @@ mod call;
 mod cluster;
 mod diagnostics;
 mod flow;
+mod pauses;
 mod peers;
 mod permits;
 mod recurring;
@@ -417,33 +418,6 @@ impl Client {
         Ok(acted
             .first()
             .map_or(ActionOutcome::NotFound, |acted| acted.outcome))
-    }
-
-    /// Pauses a queue: its pending jobs are no longer claimed. Running jobs continue.
-    ///
-    /// # Errors
-    /// `Invalid` for a bad name, or a failure of the store.
-    pub async fn pause_queue(&self, queue: &str) -> Result<Changed> {
-        let queue = Name::new("queue", queue)?;
-        self.0
-            .calls
-            .call("pause_queue", |store| store.queues().pause_queue(&queue))
-            .await
-    }
-
-    /// Resumes a queue: its jobs can be claimed again.
-    ///
-    /// # Errors
-    /// `Invalid` for a bad name, or a failure of the store.
-    pub async fn resume_queue(&self, queue: &str) -> Result<Changed> {
-        let queue = Name::new("queue", queue)?;
-        let resumed = self
-            .0
-            .calls
-            .call("resume_queue", |store| store.queues().resume_queue(&queue));
-        let resumed = resumed.await?;
-        self.wake(Wakeup::queue(queue)).await;
-        Ok(resumed)
     }
 
     /// Lists the queues with their jobs counted by state.

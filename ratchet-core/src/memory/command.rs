@@ -11,9 +11,9 @@ use crate::id::{BatchId, Fence, JobId, NodeId};
 use crate::model::{
     Acted, ArchivePurge, BatchClosed, BatchPurge, ClaimRequest, ClaimedJob, Delivered,
     DueRecurring, Enqueued, Fenced, Fired, Guard, Guarded, Heartbeat, HeartbeatReply, NewJob,
-    NodeStatus, NodeSweep, PurgeRequest, PutOutcome, PutRecurring, RateAnswer, RateRequest,
-    ReclaimRequest, Reclaimed, RecurringClaimRequest, RecurringFiring, Report, Reported,
-    RetireRecurring, Settlement, Signal, SweptNodes, document,
+    NodeStatus, NodeSweep, PauseRequest, PauseScope, PurgeRequest, PutOutcome, PutRecurring,
+    RateAnswer, RateRequest, ReclaimRequest, Reclaimed, RecurringClaimRequest, RecurringFiring,
+    Report, Reported, RetireRecurring, Settlement, Signal, SweptNodes, document,
 };
 use crate::name::Name;
 use crate::state::{JobAction, JobState};
@@ -43,8 +43,8 @@ pub enum Command<'a> {
         action: JobAction,
     },
     Purge(Arg<'a, PurgeRequest>),
-    PauseQueue(Name),
-    ResumeQueue(Name),
+    Pause(Arg<'a, PauseRequest>),
+    Resume(PauseScope),
     Heartbeat(Arg<'a, Heartbeat>),
     SetNodeStatus {
         node: NodeId,
@@ -118,8 +118,8 @@ impl Command<'_> {
             Self::Reclaim(_) => "reclaim",
             Self::ActOn { .. } => "act",
             Self::Purge(_) => "purge",
-            Self::PauseQueue(_) => "pause_queue",
-            Self::ResumeQueue(_) => "resume_queue",
+            Self::Pause(_) => "pause",
+            Self::Resume(_) => "resume",
             Self::Heartbeat(_) => "heartbeat",
             Self::SetNodeStatus { .. } => "set_node_status",
             Self::SweepNodes(_) => "sweep_nodes",
@@ -305,8 +305,8 @@ impl Tables {
             Command::Reclaim(request) => self.reclaim(request, now).into(),
             Command::ActOn { jobs, from, action } => self.act_on(jobs, from, *action, now).into(),
             Command::Purge(request) => self.purge(request, now).into(),
-            Command::PauseQueue(queue) => self.pause_queue(queue).into(),
-            Command::ResumeQueue(queue) => self.resume_queue(queue).into(),
+            Command::Pause(request) => self.pause(request, now).into(),
+            Command::Resume(scope) => self.resume(scope).into(),
             Command::Heartbeat(heartbeat) => self.heartbeat(heartbeat, now).into(),
             Command::SetNodeStatus { node, status } => self.set_node_status(*node, *status).into(),
             Command::SweepNodes(sweep) => self.sweep_nodes(sweep, now).into(),

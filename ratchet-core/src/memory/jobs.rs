@@ -160,7 +160,7 @@ impl Tables {
 
     /// Returns whether a claim may take jobs of a route.
     fn claimable(&self, request: &ClaimRequest) -> impl Fn(&Route) -> bool {
-        |route| !self.paused_queues.contains(&route.queue) && route.matches(request)
+        |route| !self.pauses.cover(route) && route.matches(request)
     }
 
     /// Gives turns to those of the jobs that sleep and are due.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::tables::Tables;
 use super::{Command, MemoryStore};
 use crate::error::Result;
-use crate::model::{DueRoute, QueueInfo, StoredJob};
+use crate::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, QueueInfo, StoredJob};
 use crate::name::Name;
 use crate::route::Route;
 use crate::store::{Changed, QueueStore};
@@ -14,19 +14,24 @@ use crate::time;
 
 #[async_trait]
 impl QueueStore for MemoryStore {
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        self.write(Command::PauseQueue(queue.clone())).await
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed> {
+        self.write(Command::Pause(request.into())).await
     }
 
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        self.write(Command::ResumeQueue(queue.clone())).await
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed> {
+        self.write(Command::Resume(scope.clone())).await
+    }
+
+    async fn pauses(&self) -> Result<Vec<PauseInfo>> {
+        self.read("pauses", |tables, _| tables.pauses.clone().into_list())
+            .await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {
         self.read("queues", |tables, _| {
             let one = |row: &StoredJob| (row.record.spec.route.queue.clone(), row.record.state, 1);
             let counts = tables.jobs().map(one);
-            QueueInfo::collect(&tables.paused_queues, counts)
+            QueueInfo::collect(&tables.pauses, counts)
         })
         .await
     }
@@ -42,10 +47,7 @@ impl QueueStore for MemoryStore {
                     *longest = run_at.min(*longest);
                 }
             }
-            let due = |(route, run_at): (&Route, i64)| {
-                let paused = tables.paused_queues.contains(&route.queue);
-                DueRoute::at(route.clone(), paused, run_at, now)
-            };
+            let due = |(route, run_at): (&Route, i64)| tables.pauses.due(route, run_at, now);
             let mut routes: Vec<DueRoute> = longest.into_iter().map(due).collect();
             DueRoute::sort(&mut routes);
             routes
@@ -64,11 +66,11 @@ impl QueueStore for MemoryStore {
 }
 
 impl Tables {
-    pub(super) fn pause_queue(&mut self, queue: &Name) -> Changed {
-        Changed::when(self.paused_queues.insert(queue.clone()))
+    pub(super) fn pause(&mut self, request: &PauseRequest, now: i64) -> Changed {
+        Changed::when(self.pauses.add(request.at(time::from_millis(now))))
     }
 
-    pub(super) fn resume_queue(&mut self, queue: &Name) -> Changed {
-        Changed::when(self.paused_queues.remove(queue))
+    pub(super) fn resume(&mut self, scope: &PauseScope) -> Changed {
+        Changed::when(self.pauses.remove(scope))
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::indexes::Indexes;
 use super::lanes::Lanes;
 use super::links::Links;
 use crate::id::{JobId, NodeId};
-use crate::model::{Attempt, NodeRecord, RecurringRecord, StoredJob};
+use crate::model::{Attempt, NodeRecord, Pauses, RecurringRecord, StoredJob};
 use crate::name::Name;
 use crate::store::StoredLock;
 
@@ -30,7 +30,7 @@ pub(super) struct Tables {
     pub(super) lanes: Lanes,
     #[serde(rename = "batches")]
     pub(super) links: Links,
-    pub(super) paused_queues: BTreeSet<Name>,
+    pub(super) pauses: Pauses,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     /// The locks by name. A released or expired lock is kept, because its fences must never repeat.
     pub(super) locks: BTreeMap<Name, StoredLock>,

@@ -13,8 +13,9 @@ use crate::json::Json;
 use crate::model::{
     ArchiveFilter, ArchivePurge, BatchCondition, BatchPurge, ClaimRequest, Condition, Definition,
     Detail, Guard, Heartbeat, JobFilter, JobOrder, NewJob, NodeStatus, NodeSweep, Outcome,
-    PageRequest, Parent, PurgeRequest, PutRecurring, RateRequest, ReclaimRequest, Recurring,
-    RecurringClaimRequest, Report, ReportKind, RetireRecurring, Settlement, Signal, SignalTarget,
+    PageRequest, Parent, PauseRequest, PauseScope, PurgeRequest, PutRecurring, RateRequest,
+    ReclaimRequest, Recurring, RecurringClaimRequest, Report, ReportKind, RetireRecurring,
+    Settlement, Signal, SignalTarget,
 };
 use crate::name::Name;
 use crate::priority::Priority;
@@ -308,9 +309,13 @@ impl History {
         }
         let guard = self.rng.bool().then(|| self.guard());
         self.store.bump(&name("space"), guard.as_ref()).await?;
+        let scope = match self.rng.bool() {
+            true => PauseScope::Queue(name("c")),
+            false => PauseScope::Kind(name("c")),
+        };
         match self.rng.bool() {
-            true => self.store.pause_queue(&name("c")).await?,
-            false => self.store.resume_queue(&name("c")).await?,
+            true => self.store.pause(&PauseRequest::new(scope)).await?,
+            false => self.store.resume(&scope).await?,
         };
         Ok(())
     }
@@ -480,7 +485,7 @@ async fn a_replayed_definition_has_the_slots_of_its_command() {
 #[test]
 fn what_is_no_such_document_is_refused() {
     let later = |text: &str| text.replacen("\"v\":1", "\"v\":2", 1);
-    let entry = Entry::new(5, Command::PauseQueue(name("q")));
+    let entry = Entry::new(5, Command::Resume(PauseScope::Queue(name("q"))));
     let answer = Answer::Refused(InvalidInput::new("permit", "is missing"));
     let texts = [
         entry.encode().unwrap(),
@@ -515,7 +520,7 @@ const FIRST_SNAPSHOT: &str = r#"{"v":1,"jobs":{"01890a5d-ac96-774b-bcce-b302099a
     "attempts":0,"crash_count":0,"claim_seq":0,"node":null,"claimed_at":null,"cancel_requested":
     false,"progress":null,"checkpoint":null,"result":null,"last_error":null,"signal":null},"links":
     [],"lane_seq":1,"has_children":false,"is_counted":false,"last_report":null,"settled":null}},
-    "history":{},"idempotency_keys":{},"batches":{},"paused_queues":[],"nodes":{},"locks":{},
+    "history":{},"idempotency_keys":{},"batches":{},"pauses":[],"nodes":{},"locks":{},
     "versions":{},"recurring":{},"archive":{},"permits":{},"rates":{}}"#;
 
 #[test]

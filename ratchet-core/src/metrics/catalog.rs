@@ -315,7 +315,7 @@ catalog! {
 
     // Backlog.
     QUEUE_DUE: Gauge "ratchet_queue_due_jobs" [QUEUE]
-        "Jobs of a measured queue that are due and wait to be claimed, counted up to 10,000; 0 while the queue is paused. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
+        "Jobs of a measured queue that are due and wait to be claimed, counted up to 10,000; 0 while the queue or the kinds of all these jobs are paused. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
     QUEUE_OLDEST_DUE: Gauge "ratchet_queue_oldest_due_seconds" [QUEUE]
         "For how many whole seconds the oldest job counted in ratchet_queue_due_jobs has been due; 0 if there is none. Only the leader of `maintenance` reports it; 0 or no series elsewhere, and 0 after two failed reads in a row.";
 

@@ -20,7 +20,9 @@ pub struct DueRoute {
     /// The route of the pending jobs.
     pub route: Route,
     /// Whether the queue of the route is paused, so that no node can claim its jobs.
-    pub paused: bool,
+    pub queue_paused: bool,
+    /// Whether the kind of the route is paused, so that no node can claim its jobs.
+    pub kind_paused: bool,
     /// How long the first pending job of the route has been due, by the database's clock. Zero if
     /// no job is due.
     pub overdue: Duration,
@@ -29,16 +31,31 @@ pub struct DueRoute {
 }
 
 impl DueRoute {
-    /// Creates the entry of a route whose first pending job is due at `run_at`. `now` is the
-    /// current time. Both times are in milliseconds since 1970.
+    /// Creates the entry of a route whose first pending job is due at `run_at`, and whose kind is
+    /// not paused. `now` is the current time. Both times are in milliseconds since 1970.
     #[must_use]
-    pub fn at(route: Route, paused: bool, run_at: i64, now: i64) -> Self {
+    pub fn at(route: Route, queue_paused: bool, run_at: i64, now: i64) -> Self {
         Self {
             route,
-            paused,
+            queue_paused,
+            kind_paused: false,
             overdue: millis_between(run_at, now),
             due_in: millis_between(now, run_at),
         }
+    }
+
+    /// Sets whether the kind of the route is paused.
+    #[must_use]
+    pub const fn kind_paused(mut self, kind_paused: bool) -> Self {
+        self.kind_paused = kind_paused;
+        self
+    }
+
+    /// Returns whether no node can claim the jobs of the route, because its queue or its kind is
+    /// paused.
+    #[must_use]
+    pub const fn is_paused(&self) -> bool {
+        self.queue_paused || self.kind_paused
     }
 
     /// Sorts routes into the order in which stores list them. Routes with due jobs come first, the

@@ -24,6 +24,7 @@ mod node_notes;
 mod node_registry;
 mod node_totals;
 mod on_conflict;
+mod pause;
 mod payload_version;
 mod permit;
 mod pool_profile;
@@ -68,6 +69,7 @@ pub use node::{
 pub use node_registry::NodeRegistry;
 pub use node_totals::NodeTotals;
 pub use on_conflict::{HolderChange, KeyHolder, OnConflict};
+pub use pause::{PauseInfo, PauseRequest, PauseScope, Pauses};
 pub(crate) use payload_version::{FIRST as FIRST_VERSION, check as check_payload_version};
 pub use payload_version::{payload_version_from_stored, payload_version_to_stored};
 pub use permit::PermitInfo;

@@ -1,6 +1,6 @@
 //! Requests that read jobs (filters, pages, counts) or purge them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::id::{BatchId, JobId};
 use crate::limits;
-use crate::model::{Guard, JobRecord};
+use crate::model::{Guard, JobRecord, Pauses};
 use crate::name::Name;
 use crate::route::Route;
 use crate::state::JobState;
@@ -305,17 +305,17 @@ impl QueueInfo {
     /// has several counts for one queue and state, adds them up.
     #[must_use]
     pub fn collect(
-        paused: &BTreeSet<Name>,
+        pauses: &Pauses,
         counts: impl IntoIterator<Item = (Name, JobState, u64)>,
     ) -> Vec<Self> {
         let empty = |queue: &Name| (queue.clone(), StateCounts::new());
-        let mut queues: BTreeMap<Name, StateCounts> = paused.iter().map(empty).collect();
+        let mut queues: BTreeMap<Name, StateCounts> = pauses.queues().map(empty).collect();
         for (queue, state, count) in counts {
             let counts = queues.entry(queue).or_default();
             *counts.entry(state).or_default() += count;
         }
         let info = |(name, counts)| Self {
-            paused: paused.contains(&name),
+            paused: pauses.of_queue(&name).is_some(),
             name,
             counts,
         };
@@ -376,6 +376,8 @@ impl PurgeRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{PauseInfo, PauseScope};
+    use crate::time::from_millis;
 
     fn name(text: &str) -> Name {
         Name::new("queue", text).unwrap()
@@ -394,7 +396,9 @@ mod tests {
 
     #[test]
     fn queues_are_those_with_jobs_and_the_paused_ones() {
-        let paused = [name("b"), name("d")].into();
+        let pause = |queue| PauseInfo::new(PauseScope::Queue(name(queue)), from_millis(0));
+        let mut pauses: Pauses = ["b", "d"].map(pause).into_iter().collect();
+        pauses.add(PauseInfo::new(PauseScope::Kind(name("c")), from_millis(0)));
         let counts = [
             (name("c"), JobState::Pending, 1),
             (name("b"), JobState::Running, 2),
@@ -411,6 +415,6 @@ mod tests {
             info("c", false, &[(JobState::Pending, 4), (JobState::Failed, 4)]),
             info("d", true, &[]),
         ];
-        assert_eq!(QueueInfo::collect(&paused, counts), expected);
+        assert_eq!(QueueInfo::collect(&pauses, counts), expected);
     }
 }

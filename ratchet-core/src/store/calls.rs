@@ -30,8 +30,9 @@ macro_rules! store_calls {
                 once purge(request: &PurgeRequest) -> Guarded<u64>;
             }
             required QueueStore as queues {
-                once pause_queue(queue: &Name) -> Changed;
-                once resume_queue(queue: &Name) -> Changed;
+                once pause(request: &PauseRequest) -> Changed;
+                once resume(scope: &PauseScope) -> Changed;
+                idempotent pauses() -> Vec<PauseInfo>;
                 idempotent queues() -> Vec<QueueInfo>;
                 idempotent due_routes(within: Duration) -> Vec<DueRoute>;
                 idempotent count_due(queue: &Name, limit: u64) -> u64;

@@ -111,7 +111,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   never changes the stored priority.
     /// - **[claim.match]** A call returns only jobs whose route matches the request
     ///   ([`Route::matches`](crate::Route::matches)).
-    /// - **[claim.paused]** A call returns no job of a paused queue.
+    /// - **[claim.paused]** A call returns no job of a paused queue or a paused kind.
     /// - **[claim.live]** If the store has a row of the node, the node gets jobs only while its
     ///   status is `Active`.
     /// - **[claim.running]** Each returned job is `Running`, is owned by the node, and has a

@@ -5,33 +5,46 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::model::{DueRoute, QueueInfo};
+use crate::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, QueueInfo};
 use crate::name::Name;
 
-/// Pauses, resumes and lists queues, and reads which of their jobs are due.
+/// Pauses and resumes queues and kinds, lists queues, and reads which of their jobs are due.
 #[async_trait]
 pub trait QueueStore: Debug + Send + Sync {
-    /// Pauses a queue: its jobs are no longer claimed, and running jobs continue.
+    /// Pauses a queue or a kind: its jobs are no longer claimed, and running jobs continue.
+    ///
+    /// A job of a paused kind keeps its place in its lane, so the lane waits with it.
     ///
     /// # Contract
-    /// - **[queue.pause]** After the call has returned, no claim returns a job of the queue, and
-    ///   the pause survives restarts. The queue need not have jobs.
-    /// - **[queue.again]** Pausing a paused queue, or resuming a queue that is not paused, is
-    ///   `Unchanged`.
+    /// - **[queue.pause]** After the call has returned, no claim returns a job of the queue or
+    ///   kind, and the pause survives restarts. The queue or kind need not have jobs.
+    /// - **[queue.again]** Pausing what is paused already is `Unchanged`, and keeps the first
+    ///   pause with its time, operator and reason. So is resuming what is not paused.
     ///
     /// # Errors
-    /// A failure of the store.
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed>;
+    /// `Invalid` for a text that [`PauseRequest::validate`] refuses, or a failure of the store.
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed>;
 
-    /// Resumes a queue: its jobs can be claimed again.
+    /// Resumes a queue or a kind: its jobs can be claimed again.
     ///
     /// # Contract
     /// - **[queue.resume]** After the call, jobs that waited can be claimed at once, in the usual
-    ///   order.
+    ///   order. A job whose queue and kind were both paused waits until both are resumed.
     ///
     /// # Errors
     /// A failure of the store.
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed>;
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed>;
+
+    /// Lists the pauses that are in effect.
+    ///
+    /// # Contract
+    /// - **[queue.pauses]** The list has each pause once, first the queues and then the kinds, each
+    ///   ordered by name. Each has the time of the database's clock at which it began, and the
+    ///   texts of the request that began it.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn pauses(&self) -> Result<Vec<PauseInfo>>;
 
     /// Lists the queues, ordered by name, with the number of their jobs per state.
     ///
@@ -52,8 +65,8 @@ pub trait QueueStore: Debug + Send + Sync {
     /// - **[queue.due]** The list has exactly the routes with a pending job that is due, or becomes
     ///   due within `within`, each once, in the order of [`DueRoute::sort`]. Each entry contains
     ///   the time since the first of these jobs became due, or the time until it becomes due. It
-    ///   also says whether the queue is paused. Jobs that are blocked, paused, running or ended do
-    ///   not count.
+    ///   also says whether the queue is paused, and whether the kind is. Jobs that are blocked,
+    ///   paused, running or ended do not count.
     ///
     /// # Errors
     /// A failure of the store.
@@ -66,8 +79,8 @@ pub trait QueueStore: Debug + Send + Sync {
     ///
     /// # Contract
     /// - **[queue.depth]** The call returns the number of pending jobs of the queue whose `run_at`
-    ///   has come, up to `limit`. A pause of the queue makes no difference. Jobs that are blocked,
-    ///   paused, running or ended do not count.
+    ///   has come, up to `limit`. Pauses of the queue or of kinds make no difference. Jobs that are
+    ///   blocked, paused, running or ended do not count.
     ///
     /// # Errors
     /// A failure of the store.

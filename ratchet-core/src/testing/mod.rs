@@ -144,7 +144,7 @@ pub enum TestingError {
     NotFound(JobId),
     /// The node cannot claim the job, for one of these reasons:
     ///
-    /// - The job is not pending, is not due, or is in a paused queue.
+    /// - The job is not pending, is not due, or its queue or kind is paused.
     /// - The node does not claim the job's queue, kind or capability.
     /// - The job needs a permit, and running jobs and jobs before it in the claim order need all
     ///   permits of its resource.

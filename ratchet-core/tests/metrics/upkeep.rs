@@ -5,11 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::memory::{Fault, ManualClock};
 use ratchet_core::metrics::*;
-use ratchet_core::model::{DueRecurring, RecurringClaimRequest};
+use ratchet_core::model::{DueRecurring, PauseRequest, PauseScope, RecurringClaimRequest};
 use ratchet_core::store::{JobStore, Layered, QueueStore, RecurringStore, Store, StoreLayer};
 use ratchet_core::{
-    JobError, MemoryStore, Misfire, Name, NewJob, Overlap, Ratchet, RateLimit, Recurring, Result,
-    Retain, Retention, time,
+    JobError, MemoryStore, Misfire, NewJob, Overlap, Ratchet, RateLimit, Recurring, Result, Retain,
+    Retention, time,
 };
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
@@ -110,8 +110,8 @@ pub(crate) async fn the_leader_measures_the_named_queues(metrics: &Metrics) {
     sleep(16 * SECOND).await;
     assert_eq!((due("mail"), due("quiet")), (3.0, 1.0));
     // Jobs of a paused queue do not count as due, because no node can claim them.
-    let mail = Name::new("queue", "mail").unwrap();
-    world.store.pause_queue(&mail).await.unwrap();
+    let mail = PauseRequest::new(PauseScope::queue("mail").unwrap());
+    world.store.pause(&mail).await.unwrap();
     sleep(16 * SECOND).await;
     assert_eq!((due("mail"), oldest("mail")), (0.0, 0.0));
     // When one node stops, the other one measures. When both have stopped, the gauges are 0.

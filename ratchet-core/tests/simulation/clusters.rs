@@ -12,11 +12,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{Attempt, AttemptOutcome, JobSelector, LinkState, PageRequest};
+use ratchet_core::model::{
+    Attempt, AttemptOutcome, JobSelector, LinkState, PageRequest, PauseRequest, PauseScope,
+};
 use ratchet_core::store::{JobStore, QueueStore, WorkflowStore};
 use ratchet_core::{
     BatchCondition, BatchId, Client, Condition, Enqueued, Job, JobAction, JobContext, JobError,
-    JobId, JobRecord, JobResult, JobState, MemoryStore, Name, NewJob, Node, Priority, Ratchet,
+    JobId, JobRecord, JobResult, JobState, MemoryStore, NewJob, Node, Priority, Ratchet,
     RetryPolicy,
 };
 use serde::{Deserialize, Serialize};
@@ -146,8 +148,8 @@ impl Simulation {
             self.check_step().await;
         }
         self.chaos.store(false, Ordering::SeqCst);
-        for queue in self.store.queues().await.unwrap() {
-            self.store.resume_queue(&queue.name).await.unwrap();
+        for pause in self.store.pauses().await.unwrap() {
+            self.store.resume(&pause.scope).await.unwrap();
         }
         self.store.close_batch(self.batch).await.unwrap();
         self.settle_down().await;
@@ -159,8 +161,9 @@ impl Simulation {
     async fn act(&mut self, client: &Client) {
         match self.random.u8(0..10) {
             0 => {
-                let queue = Name::new("queue", ["a", "b"][self.random.usize(0..2)]).unwrap();
-                let _ = self.store.pause_queue(&queue).await;
+                let queue = ["a", "b"][self.random.usize(0..2)];
+                let pause = PauseRequest::new(PauseScope::queue(queue).unwrap());
+                let _ = self.store.pause(&pause).await;
             }
             1 => {
                 for queue in ["a", "b"] {

@@ -4,16 +4,26 @@
 import { h } from "./dom.js";
 
 /** Asks for a confirmation, and returns whether the user confirms. `danger` makes the button red. */
-export function confirm({ title, text, yes, danger = false }) {
+export async function confirm(question) {
+  return await ask(question) !== null;
+}
+
+/**
+ * Asks for a confirmation and, if `label` is given, for a text of up to `most` characters. Returns the
+ * text, which may be empty, or null if the user does not confirm.
+ */
+export function ask({ title, text, yes, danger = false, label, most }) {
   return new Promise((resolve) => {
-    let answer = false;
+    let answer = null;
+    const input = label && h("input", { type: "text", maxlength: most, class: "wide" });
     const dialog = open(title, [
       ...[text].flat().map((line) => h("p", null, line)),
+      input && h("p", null, h("label", null, label, " ", input)),
       h("div", { class: "ends" },
         h("button", { class: "button", type: "button", autofocus: danger, onclick: () => dialog.close() }, "Leave it"),
         h("button", {
           class: `button primary${danger ? " danger" : ""}`, type: "button", autofocus: !danger, "data-yes": true,
-          onclick: () => { answer = true; dialog.close(); },
+          onclick: () => { answer = input?.value.trim() ?? ""; dialog.close(); },
         }, yes)),
     ], () => resolve(answer));
   });

@@ -13,6 +13,7 @@ mod metrics;
 mod nodes;
 mod openapi;
 mod overview;
+mod pauses;
 mod probes;
 mod queues;
 mod recurring;
@@ -39,6 +40,7 @@ fn all() -> Vec<Route> {
         graph::routes(),
         bulk::routes(),
         queues::routes(),
+        pauses::routes(),
         recurring::routes(),
         batches::routes(),
         locks::routes(),

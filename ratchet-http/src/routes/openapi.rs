@@ -94,7 +94,7 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
     });
     if let Some(body) = route.body {
         operation["requestBody"] = json!({
-            "required": true,
+            "required": !route.body_is_optional,
             "content": { "application/json": { "schema": body(&mut schemas.received) } },
         });
     }

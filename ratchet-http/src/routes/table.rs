@@ -27,6 +27,8 @@ pub(crate) struct Route {
     pub(crate) parts: Vec<(&'static str, SchemaOf)>,
     pub(crate) query: Option<SchemaOf>,
     pub(crate) body: Option<SchemaOf>,
+    /// Whether a request may also have no body.
+    pub(crate) body_is_optional: bool,
     pub(crate) answers: Vec<Answer>,
     /// Whether each request reads from the store, instead of using the results of background reads.
     pub(crate) reads: bool,
@@ -104,6 +106,7 @@ impl Route {
             parts: Vec::new(),
             query: None,
             body: None,
+            body_is_optional: false,
             answers: Vec::new(),
             reads: false,
             codes: Vec::new(),
@@ -147,6 +150,12 @@ impl Route {
     pub(crate) fn body<T: JsonSchema>(mut self) -> Self {
         self.body = Some(schema::<T>);
         self
+    }
+
+    /// Sets the type of the request body, which a request may omit.
+    pub(crate) fn optional_body<T: JsonSchema>(mut self) -> Self {
+        self.body_is_optional = true;
+        self.body::<T>()
     }
 
     /// Adds a response with status 200 and a `T` as JSON.

@@ -218,14 +218,14 @@ impl Board {
         }
     }
 
-    /// Returns whether no node is live although jobs are due in queues that are not paused. The
+    /// Returns whether no node is live although jobs are due that are not paused. The
     /// overview, the readiness probe and the metric all use this value.
     pub(super) const fn nothing_runs(&self) -> bool {
         self.nothing_runs
     }
 
     fn is_anything_due(&self) -> bool {
-        self.due_routes().any(|due| !due.paused)
+        self.due_routes().any(|due| !due.is_paused())
     }
 
     /// Adds a point to the history if the last point is at least [`STEP`] old.
@@ -257,7 +257,7 @@ impl Board {
         let sum = |of: fn(&NodeRecord) -> u32| live.iter().map(|node| u64::from(of(node))).sum();
         let (counts, counts_at) = self.queues.totals(None).unzip();
         let (failures, failures_at) = self.dead.kept().unzip();
-        let may_run = self.due_routes().filter(|due| !due.paused);
+        let may_run = self.due_routes().filter(|due| !due.is_paused());
         Some(Overview {
             at: At(cluster.now()),
             read_at: At(cluster.at),

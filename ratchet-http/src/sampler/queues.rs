@@ -62,7 +62,7 @@ impl Queues {
     /// jobs. A count of jobs would remove them too, but jobs are counted only while clients read.
     pub(super) fn read_due(&mut self, routes: &[DueRoute], began: Instant) {
         for due in routes {
-            self.learn(&due.route.queue, due.paused, began);
+            self.learn(&due.route.queue, due.queue_paused, began);
         }
         let due: BTreeSet<&Name> = routes.iter().map(|due| &due.route.queue).collect();
         let counted: BTreeSet<&Name> = (self.counted.iter())

@@ -26,8 +26,8 @@ pub struct Overview {
     pub counts: Option<Counts>,
     /// Time at which the jobs were last counted. Null before the first count.
     pub counts_at: Option<At>,
-    /// How long the longest-overdue job has been due, in milliseconds. Jobs in paused queues do not
-    /// count. Null if no job is due, or if `due_at` is null.
+    /// How long the longest-overdue job has been due, in milliseconds. Jobs of paused queues and
+    /// kinds do not count. Null if no job is due, or if `due_at` is null.
     pub oldest_due_ms: Option<u64>,
     /// Time at which the due jobs were last read. Null while it is not known which jobs are due.
     pub due_at: Option<At>,
@@ -37,7 +37,7 @@ pub struct Overview {
     pub series: Series,
     /// Due jobs that no node in the cluster can run.
     pub stranded: Vec<StrandedRoute>,
-    /// Whether jobs are due while no node is live. Jobs in paused queues do not count.
+    /// Whether jobs are due while no node is live. Jobs of paused queues and kinds do not count.
     ///
     /// The readiness probe and the gauge `ratchet_nothing_runs` use the same value. While it is not
     /// known which jobs are due, the value does not change until a node is live.

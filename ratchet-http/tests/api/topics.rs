@@ -44,6 +44,53 @@ async fn a_paused_queue_is_seen_as_such_at_once() {
 }
 
 #[tokio::test]
+async fn pauses_are_listed_with_who_when_and_why() {
+    let world = World::new();
+    assert_eq!(world.get("/api/pauses").await.ok(), json!({ "pauses": [] }));
+    let why = json!({ "by": "alice", "reason": "the provider is down" });
+    let pause = "/api/kinds/charge%2Fcard/pause";
+    assert_eq!(world.post_json(pause, &why).await.ok()["changed"], true);
+    let other = json!({ "by": "bob" });
+    assert_eq!(world.post_json(pause, &other).await.ok()["changed"], false);
+    world.post("/api/queues/mail/pause").await.ok();
+    let listed = world.get("/api/pauses").await.ok();
+    let at = |index: usize| listed["pauses"][index]["paused_at"].clone();
+    let expected = json!([
+        { "scope": "queue", "name": "mail", "paused_at": at(0), "by": null, "reason": null },
+        {
+            "scope": "kind", "name": "charge/card", "paused_at": at(1), "by": "alice",
+            "reason": "the provider is down",
+        },
+    ]);
+    assert_eq!(listed["pauses"], expected);
+    assert!(at(0).is_string() && at(1).is_string());
+    // A paused kind does not make the queues of its jobs paused.
+    world.enqueue(NewJob::new("charge/card", &1)).await;
+    until("the queue is listed", || async {
+        let queues = world.get("/api/queues").await.ok();
+        let queues = queues["queues"].as_array().unwrap().clone();
+        let queue = queues.iter().find(|queue| queue["name"] == "default");
+        queue.is_some_and(|queue| queue["paused"] == false && queue["overdue_ms"].is_number())
+    })
+    .await;
+    for (field, body) in [
+        ("by", json!({ "by": "" })),
+        ("reason", json!({ "reason": "x".repeat(1_025) })),
+        ("reason", json!({ "reason": 1 })),
+        ("nonsense", json!({ "nonsense": 1 })),
+    ] {
+        world
+            .post_json("/api/queues/q/pause", &body)
+            .await
+            .invalid(field);
+    }
+    let resume = "/api/kinds/charge%2Fcard/resume";
+    assert_eq!(world.post(resume).await.ok()["changed"], true);
+    assert_eq!(world.post(resume).await.ok()["changed"], false);
+    world.post("/api/kinds/%20/resume").await.invalid("name");
+}
+
+#[tokio::test]
 async fn recurring_definitions_are_told_paused_resumed_and_triggered() {
     let world = World::new();
     let recurring = world.client.recurring();
@@ -258,6 +305,7 @@ async fn a_store_that_fails_is_unavailable_and_its_words_stay_inside() {
         "/api/batches".to_owned(),
         "/api/locks".to_owned(),
         "/api/permits".to_owned(),
+        "/api/pauses".to_owned(),
     ] {
         let answer = world.get(&uri).await;
         assert_eq!(answer.headers["retry-after"], "1", "{uri}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use ratchet_core::model::{JobFilter, NodeStatus};
+use ratchet_core::model::{JobFilter, NodeStatus, PauseRequest, PauseScope};
 use ratchet_core::{Job, JobState, NewJob, Recurring};
 
 use crate::jobs::{Broken, Echo, Slow};
@@ -179,13 +179,28 @@ pub(crate) async fn on_others(stage: &mut Stage) -> Result<()> {
 
     stage.visit("#/queues").await?;
     let row = format!("tr[data-key=\"{name}\"]");
+    let kind = PauseRequest::new(PauseScope::kind("charge_card")?);
+    let kind = kind.by("alice").reason("the provider is down");
+    client.begin_pause(&kind).await?;
     page.click(&format!("{row} [data-action=pause]")).await?;
+    page.until("document.querySelector('dialog input')").await?;
+    page.eval("document.querySelector('dialog input').value = 'maintenance'")
+        .await?;
     page.confirm().await?;
     page.until(&format!(
-        "document.querySelector('{row}').textContent.includes('paused')"
+        "document.querySelector('{row}').textContent.includes('paused')
+            && document.querySelector('{row}').textContent.includes('maintenance')"
     ))
     .await?;
     ensure!(paused().await?);
+    let row_of_kind = "tr[data-key=charge_card]";
+    page.until_text("the provider is down").await?;
+    page.until_text("alice").await?;
+    page.click(&format!("{row_of_kind} [data-action=resume]"))
+        .await?;
+    page.until(&format!("!document.querySelector('{row_of_kind}')"))
+        .await?;
+    ensure!(client.pauses().await?.len() == 1);
     page.click(&format!("{row} [data-action=resume]")).await?;
     page.until(&format!(
         "document.querySelector('{row}').textContent.includes('open')"

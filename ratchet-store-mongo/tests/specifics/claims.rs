@@ -9,7 +9,7 @@ use mongodb::{ClientSession, Collection};
 use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::model::{
     ActionOutcome, ClaimRequest, ClaimedJob, Detail, Heartbeat, JobFilter, JobSelector, NodeStatus,
-    Outcome, PageRequest, ReclaimRequest, Settlement,
+    Outcome, PageRequest, PauseRequest, PauseScope, ReclaimRequest, Settlement,
 };
 use ratchet_core::store::{Checked, JobStore, NodeStore, Store};
 use ratchet_core::{JobAction, JobId, JobState, Name, NewJob, NodeId, Priority, StoreError};
@@ -105,7 +105,8 @@ pub(crate) async fn a_number_that_a_pause_took_back_is_not_given_out_again(space
     let claiming = claim(&store, request_all());
     waiting(&space, &name).await;
     let queue = plain.queues().queues().await.unwrap().remove(0).name;
-    plain.queues().pause_queue(&queue).await.unwrap();
+    let pause = PauseRequest::new(PauseScope::Queue(queue));
+    plain.queues().pause(&pause).await.unwrap();
     other.abort_transaction().await.unwrap();
     assert_eq!(ids(&claiming.await.unwrap().unwrap()), []);
     let back = plain
@@ -115,7 +116,7 @@ pub(crate) async fn a_number_that_a_pause_took_back_is_not_given_out_again(space
         .remove(0)
         .unwrap();
     assert_eq!((back.state, back.claim_seq), (JobState::Pending, 1));
-    plain.queues().resume_queue(&queue).await.unwrap();
+    plain.queues().resume(&pause.scope).await.unwrap();
     let again = plain.claim_next_batch(&request_all()).await.unwrap();
     assert_eq!(again[0].claim.token.seq, 2);
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, name, request_all};
+use ratchet_conformance::kit::{
+    assert_kind, enqueue, exists, job, name, pause_of_queue, request_all,
+};
 use ratchet_core::cluster::{Election, ElectionOutcome, LeaderTimings, Wakeup};
 use ratchet_core::model::{
     Detail, Fenced, Heartbeat, JobFilter, NodeStatus, Outcome, PageRequest, Settlement,
@@ -338,12 +340,12 @@ pub(crate) async fn a_pool_taken_by_others_leaves_heartbeats_locks_and_elections
         .unwrap();
     let mut session = space.database.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
-    let queues = space.of_majority("queues");
-    let paused = queues.insert_one(doc! { "_id": "q" });
+    let pauses = space.of_majority("pauses");
+    let paused = pauses.insert_one(doc! { "_id": { "scope": 0, "name": "q" } });
     paused.session(&mut session).await.unwrap();
     let waits = {
         let store = store.clone();
-        tokio::spawn(async move { store.pause_queue(&name("q")).await.unwrap() })
+        tokio::spawn(async move { store.pause(&pause_of_queue("q")).await.unwrap() })
     };
     // Once a call gets no connection, the write occupies the only connection.
     let some_time = Duration::from_millis(500);

@@ -4,9 +4,9 @@
 -- Claims the first $5 due jobs in claim order for node $6, with their payloads if $7.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1 are the wanted
--- routes, their queues, and how many candidates of each to look at (NULL: $4). $2 and $8 are the id
--- (0: none) and the stamp of the last route that the caller has read; if the last route in the
--- table is another one, nothing is claimed. $3 is the aging interval, $4 the number of candidates.
+-- routes, their queues and kinds, and how many candidates of each to look at (NULL: $4). $2 and $8
+-- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
+-- in the table is another one, nothing is claimed. $3 is the aging interval, $4 the number of candidates.
 --
 -- Claims share the first gate, which a pause locks alone (await_claims). The statement then reads
 -- the first entry of jobs_claim for each route and priority. Only the $4 first of these ranges, in
@@ -37,11 +37,12 @@ FROM (
                 FROM {schema}.jobs AS job FORCE INDEX (jobs_claim)
                 WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
                 ORDER BY job.run_at, job.id LIMIT 1) AS first
-        FROM {rows @wanted (route int, queue name, most bigint)} AS wanted
+        FROM {rows @wanted (route int, queue name, kind name, most bigint)} AS wanted
         CROSS JOIN {levels} AS level
         WHERE @proven AND COALESCE(wanted.most, 1) > 0
           AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = $6 AND status <> 1)
-          AND wanted.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
+          AND wanted.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+          AND wanted.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
         LIMIT 1000000
     ) AS head
     WHERE CAST(LEFT(head.first, 16) AS SIGNED) - 1000000000000000 <= @now

@@ -38,7 +38,8 @@ SELECT route.id
 FROM {schema}.routes AS route
 STRAIGHT_JOIN {schema}.permits AS permit FORCE INDEX (PRIMARY) ON permit.resource = route.permit
 WHERE route.id IN ($1)
-  AND route.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
+  AND route.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
   AND EXISTS (
       SELECT 1 FROM {levels} AS level
       WHERE (SELECT job.run_at FROM {schema}.jobs AS job FORCE INDEX (jobs_claim)

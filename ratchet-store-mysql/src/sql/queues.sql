@@ -1,19 +1,21 @@
 -- Queues and routes.
 
--- name: pause_queue
--- Pauses a queue. [queue.pause] [queue.again] Primary key.
+-- name: pause
+-- Pauses a queue ($1 is 0) or a kind (1). A pause that exists stays as it is. [queue.pause]
+-- [queue.again] Primary key.
 BEGIN;
-INSERT IGNORE INTO {schema}.paused_queues (queue, paused_at) SELECT $1, {now};
+INSERT IGNORE INTO {schema}.pauses (scope, name, paused_at, paused_by, reason)
+SELECT $1, $2, {now}, $3, $4;
 SELECT ROW_COUNT();
 COMMIT
 
--- name: resume_queue
--- Resumes a paused queue. [queue.resume] [queue.again] Primary key.
-DELETE FROM {schema}.paused_queues WHERE queue = $1
+-- name: resume
+-- Resumes a queue or a kind. [queue.resume] [queue.again] Primary key.
+DELETE FROM {schema}.pauses WHERE scope = $1 AND name = $2
 
--- name: paused_queues
--- Returns the paused queues. [queue.list] Reads the whole, small table.
-SELECT queue FROM {schema}.paused_queues
+-- name: pauses
+-- Returns the pauses, in any order. [queue.pauses] [queue.list] Reads the whole, small table.
+SELECT scope, name, paused_at, paused_by, reason FROM {schema}.pauses
 
 -- name: count_jobs
 -- Counts the jobs of each queue by state. [queue.list] Reads every entry of jobs_claim once: for
@@ -24,12 +26,15 @@ FROM (SELECT route, state, COUNT(*) AS jobs FROM {schema}.jobs FORCE INDEX (jobs
 JOIN {schema}.routes AS route ON route.id = counted.route
 
 -- name: due_routes
--- Returns the routes with jobs due within $1 milliseconds, whether their queue is paused, and how
--- long the first job of each has been due; negative if it is not due yet. [queue.due]
+-- Returns the routes with jobs due within $1 milliseconds, whether their queue is paused, whether
+-- their kind is, and how long the first job of each has been due; negative if it is not due yet.
+-- [queue.due]
 -- The first entry of jobs_claim for each route and priority; no cost per job.
 SET @now = {now};
 SELECT route.queue, route.kind, route.capability, route.permit,
-       route.queue IN (SELECT queue FROM {schema}.paused_queues), @now - head.run_at
+       route.queue IN (SELECT name FROM {schema}.pauses WHERE scope = 0),
+       route.kind IN (SELECT name FROM {schema}.pauses WHERE scope = 1),
+       @now - head.run_at
 FROM (
     SELECT due.id, MIN(due.run_at) AS run_at
     FROM (

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{enqueue, heartbeat, job, name, request_all};
+use ratchet_conformance::kit::{enqueue, heartbeat, job, name, pause_of_queue, request_all};
 use ratchet_core::model::{Outcome, PurgeRequest, ReclaimRequest, Settlement};
 use ratchet_core::store::{Checked, JobStore, NodeStore, QueueStore};
 use ratchet_core::{JobId, JobState};
@@ -102,7 +102,7 @@ pub(crate) async fn a_pause_waits_for_the_claims_in_progress(database: Arc<Datab
     rows_locked(&database).await;
     let pausing = tokio::spawn({
         let store = store.clone();
-        async move { store.pause_queue(&name("q")).await }
+        async move { store.pause(&pause_of_queue("q")).await }
     });
     database.until_a_call_waits().await;
     assert!(!pausing.is_finished());

@@ -1,13 +1,13 @@
 -- Claims jobs, and settles, reports on and reclaims claims.
 
 -- name: claim_jobs
--- Claims the first $7 due jobs in claim order for node $8, with their payloads if $9.
+-- Claims the first $8 due jobs in claim order for node $9, with their payloads if $10.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
--- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1, $2 and $3 are the
--- wanted routes, their queues, and how many candidates of each to look at (NULL: $6). $4 and $10
+-- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1 to $4 are the wanted
+-- routes, their queues and kinds, and how many candidates of each to look at (NULL: $7). $5 and $11
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
--- in the table is another one, nothing is claimed. $5 is the aging interval, $6 the number of
--- candidates. $11 are those of the routes whose jobs have fair keys. If $12 and due jobs of these
+-- in the table is another one, nothing is claimed. $6 is the aging interval, $7 the number of
+-- candidates. $12 are those of the routes whose jobs have fair keys. If $13 and due jobs of these
 -- routes have no turn, claims nothing and returns true in the last column.
 --
 -- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by
@@ -16,24 +16,24 @@
 -- row is skipped, and the caller sees that the batch is short. state + 0 keeps the planner from
 -- reading all of jobs_claim where it can look a row up by its place.
 --
--- [fair.turn] [fair.due] Of the routes in $11, reads one range of jobs_turn per priority, in the order
+-- [fair.turn] [fair.due] Of the routes in $12, reads one range of jobs_turn per priority, in the order
 -- of the turns. A merge of streams takes such a job when all before it have been taken, so its place
 -- (standing) is that of the last of them in claim order: due time and id as one text. Jobs without a
 -- turn are found with one seek of jobs_asleep per route.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
-    SELECT coalesce((SELECT last.id = $4 AND last.stamp = $10::bigint FROM {schema}.routes AS last
-                     ORDER BY last.id DESC LIMIT 1), $4 = 0) AS proven
+    SELECT coalesce((SELECT last.id = $5 AND last.stamp = $11::bigint FROM {schema}.routes AS last
+                     ORDER BY last.id DESC LIMIT 1), $5 = 0) AS proven
 ),
--- No queue has this name, so this locks no row but only the table, before this statement takes its
+-- No pause has this name, so this locks no row but only the table, before this statement takes its
 -- snapshot. A pause waits for that lock (await_claims), so no earlier claim is still running when
 -- the pause returns.
-gate AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues WHERE queue = '' FOR KEY SHARE),
-paused AS MATERIALIZED (SELECT queue FROM {schema}.paused_queues),
+gate AS MATERIALIZED (SELECT name FROM {schema}.pauses WHERE name = '' FOR KEY SHARE),
+paused AS MATERIALIZED (SELECT scope, name FROM {schema}.pauses),
 asleep AS MATERIALIZED (
-    SELECT $12::boolean AND EXISTS (
+    SELECT $13::boolean AND EXISTS (
         SELECT
-        FROM unnest($11::integer[]) AS fair (id)
+        FROM unnest($12::integer[]) AS fair (id)
         JOIN {schema}.routes AS route ON route.id = fair.id
         CROSS JOIN LATERAL (
             SELECT FROM {schema}.jobs AS job
@@ -41,25 +41,27 @@ asleep AS MATERIALIZED (
               AND job.route = route.id AND job.run_at <= (SELECT now FROM clock)
             LIMIT 1
         ) AS sleeper
-        WHERE route.queue NOT IN (SELECT queue FROM paused)
+        WHERE route.queue NOT IN (SELECT name FROM paused WHERE scope = 0)
+          AND route.kind NOT IN (SELECT name FROM paused WHERE scope = 1)
     ) AS found
 ),
 candidate AS MATERIALIZED (
     SELECT due.place, due.run_at, due.id,
            level.priority
-           + CASE WHEN $5::bigint > 0 THEN (clock.now - due.run_at) / $5::bigint ELSE 0 END
+           + CASE WHEN $6::bigint > 0 THEN (clock.now - due.run_at) / $6::bigint ELSE 0 END
            AS effective
     FROM clock
-    CROSS JOIN unnest($1::integer[], $2::text[], $3::bigint[]) AS wanted (route, queue, most)
+    CROSS JOIN unnest($1::integer[], $2::text[], $3::text[], $4::bigint[])
+        AS wanted (route, queue, kind, most)
     CROSS JOIN (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))
         AS level (priority)
     CROSS JOIN LATERAL (
         (SELECT job.ctid AS place, job.run_at, job.id, 0 AS nr
          FROM {schema}.jobs AS job
          WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
-           AND job.run_at <= clock.now AND wanted.route <> ALL($11::integer[])
+           AND job.run_at <= clock.now AND wanted.route <> ALL($12::integer[])
          ORDER BY job.run_at, job.id
-         LIMIT least($6, wanted.most))
+         LIMIT least($7, wanted.most))
         UNION ALL
         SELECT turned.place, left(turned.standing, 16)::bigint - 1000000000000000,
                substr(turned.standing, 17)::uuid, turned.nr
@@ -71,19 +73,20 @@ candidate AS MATERIALIZED (
                 SELECT job.ctid AS place, job.run_at, job.id, job.turn, job.fair_key
                 FROM {schema}.jobs AS job
                 WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
-                  AND job.priority = level.priority AND wanted.route = ANY($11::integer[])
+                  AND job.priority = level.priority AND wanted.route = ANY($12::integer[])
                 ORDER BY job.turn, job.fair_key, job.id
-                LIMIT least($6, wanted.most)
+                LIMIT least($7, wanted.most)
             ) AS next
             WINDOW turns AS (ORDER BY next.turn, next.fair_key, next.id ROWS UNBOUNDED PRECEDING)
         ) AS turned
     ) AS due
     WHERE (SELECT proven FROM known) AND NOT (SELECT found FROM asleep)
       AND NOT EXISTS (SELECT FROM gate)
-      AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $8 AND status <> 1)
-      AND wanted.queue NOT IN (SELECT queue FROM paused)
+      AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $9 AND status <> 1)
+      AND wanted.queue NOT IN (SELECT name FROM paused WHERE scope = 0)
+      AND wanted.kind NOT IN (SELECT name FROM paused WHERE scope = 1)
     ORDER BY effective DESC, due.run_at, due.id, due.nr
-    LIMIT $6
+    LIMIT $7
 ),
 taken AS MATERIALIZED (
     SELECT locked.place
@@ -93,11 +96,11 @@ taken AS MATERIALIZED (
         WHERE job.ctid = candidate.place AND job.state + 0 = 0
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS locked
-    LIMIT $7
+    LIMIT $8
 ),
 claimed AS (
     UPDATE {schema}.jobs AS job
-    SET state = 3, claim_seq = job.claim_seq + 1, node = $8, claimed_at = clock.now,
+    SET state = 3, claim_seq = job.claim_seq + 1, node = $9, claimed_at = clock.now,
         last_report = NULL, cancel_requested = false, turn = NULL
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
@@ -108,8 +111,8 @@ SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
        claimed.attempts, claimed.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
-       CASE WHEN $9 THEN data.payload END,
-       CASE WHEN $9 AND claimed.claim_seq > 1
+       CASE WHEN $10 THEN data.payload END,
+       CASE WHEN $10 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
        data.lane, data.payload_version, claimed.flags, asleep.found
 FROM clock
@@ -164,7 +167,8 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE SKIP LOCKED
 ) AS sleeper
 WHERE route.id = ANY($1::integer[])
-  AND route.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
+  AND route.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
 ORDER BY sleeper.run_at, sleeper.id
 LIMIT $2
 

@@ -40,7 +40,8 @@ due AS MATERIALIZED (
     SELECT route.id, route.permit
     FROM clock CROSS JOIN {schema}.routes AS route
     WHERE route.id = ANY($1::integer[])
-      AND route.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
+      AND route.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+      AND route.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
       AND EXISTS (
           SELECT
           FROM (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint), (0::smallint))

@@ -1,17 +1,19 @@
 -- Queues and routes.
 
--- name: pause_queue
--- Pauses a queue. [queue.pause] [queue.again] Primary key.
-INSERT INTO {schema}.paused_queues (queue, paused_at) SELECT $1, {now}
-ON CONFLICT (queue) DO NOTHING
+-- name: pause
+-- Pauses a queue ($1 is 0) or a kind (1). A pause that exists stays as it is. [queue.pause]
+-- [queue.again] Primary key.
+INSERT INTO {schema}.pauses (scope, name, paused_at, paused_by, reason)
+SELECT $1::smallint, $2, {now}, $3, $4
+ON CONFLICT (scope, name) DO NOTHING
 
--- name: resume_queue
--- Resumes a paused queue. [queue.resume] [queue.again] Primary key.
-DELETE FROM {schema}.paused_queues WHERE queue = $1
+-- name: resume
+-- Resumes a queue or a kind. [queue.resume] [queue.again] Primary key.
+DELETE FROM {schema}.pauses WHERE scope = $1::smallint AND name = $2
 
--- name: paused_queues
--- Returns the paused queues. [queue.list] Reads the whole, small table.
-SELECT queue FROM {schema}.paused_queues
+-- name: pauses
+-- Returns the pauses, in any order. [queue.pauses] [queue.list] Reads the whole, small table.
+SELECT scope, name, paused_at, paused_by, reason FROM {schema}.pauses
 
 -- name: count_jobs
 -- Counts the jobs of each queue by state. [queue.list]
@@ -21,12 +23,15 @@ FROM (SELECT route, state, count(*) AS jobs FROM {schema}.jobs GROUP BY route, s
 JOIN {schema}.routes AS route ON route.id = counted.route
 
 -- name: due_routes
--- Returns the routes with jobs due within $1 milliseconds, whether their queue is paused, and how
--- long the first job of each has been due; negative if it is not due yet. [queue.due]
+-- Returns the routes with jobs due within $1 milliseconds, whether their queue is paused, whether
+-- their kind is, and how long the first job of each has been due; negative if it is not due yet.
+-- [queue.due]
 -- One seek of jobs_claim per route and priority; no cost per job.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT route.queue, route.kind, route.capability, route.permit,
-       route.queue IN (SELECT queue FROM {schema}.paused_queues), clock.now - head.run_at
+       route.queue IN (SELECT name FROM {schema}.pauses WHERE scope = 0),
+       route.kind IN (SELECT name FROM {schema}.pauses WHERE scope = 1),
+       clock.now - head.run_at
 FROM clock
 CROSS JOIN {schema}.routes AS route
 CROSS JOIN LATERAL (
@@ -103,7 +108,7 @@ ORDER BY lost.route
 -- name: await_claims
 -- Waits for the claims in progress, and delays new ones until the transaction ends. [queue.pause]
 -- Readers of the table and dumps do not wait for this lock.
-LOCK TABLE {schema}.paused_queues IN EXCLUSIVE MODE
+LOCK TABLE {schema}.pauses IN EXCLUSIVE MODE
 
 -- name: notify_queues
 -- Sends one wakeup for each of these payloads when the transaction commits.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ratchet_conformance::kit::{
-    assert_kind, enqueue, exists, heartbeat, job, name, request_all, work_at_once,
+    assert_kind, enqueue, exists, heartbeat, job, name, pause_of_queue, request_all, work_at_once,
 };
 use ratchet_core::StoreErrorKind;
 use ratchet_core::model::{Detail, Fenced};
@@ -107,10 +107,10 @@ pub(crate) async fn dropped_calls_leave_the_store_usable(schema: Arc<Schema>) {
         let batch = [job(), job().unique_key("u"), job().queue("q")];
         let _ = tokio::time::timeout(patience, store.enqueue(&batch)).await;
         let _ = tokio::time::timeout(patience, store.claim_next_batch(&request_all())).await;
-        let _ = tokio::time::timeout(patience, store.pause_queue(&name("q"))).await;
+        let _ = tokio::time::timeout(patience, store.pause(&pause_of_queue("q"))).await;
         let _ = tokio::time::timeout(patience, store.heartbeat(&heartbeat())).await;
     }
-    store.resume_queue(&name("q")).await.unwrap();
+    store.resume(&pause_of_queue("q").scope).await.unwrap();
     let id = enqueue(&store, job().queue("last")).await;
     assert!(exists(&store, id).await);
     store.heartbeat(&heartbeat()).await.unwrap();

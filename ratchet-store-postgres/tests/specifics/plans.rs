@@ -164,8 +164,8 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
         format!(
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
-             ('{{1}}', '{{q}}', '{{{most}}}', 1, 900000, {LIMIT}, {LIMIT}, gen_random_uuid(), true,
-              7, '{{{fair}}}', true)"
+             ('{{1}}', '{{q}}', '{{k}}', '{{{most}}}', 1, 900000, {LIMIT}, {LIMIT},
+              gen_random_uuid(), true, 7, '{{{fair}}}', true)"
         )
     };
     // The plan is made for an empty table, and then used for a full one.

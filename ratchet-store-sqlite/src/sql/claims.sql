@@ -16,7 +16,8 @@ CROSS JOIN ratchet_jobs AS head ON head.id = (
       AND job.run_at <= ?2
     ORDER BY job.run_at, job.id
     LIMIT 1)
-WHERE route.queue NOT IN (SELECT queue FROM ratchet_paused_queues)
+WHERE route.queue NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
   AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)
 
 -- name: claim_due
@@ -63,7 +64,8 @@ CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
 CROSS JOIN ratchet_jobs AS job INDEXED BY ratchet_jobs_asleep
     ON job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL AND job.route = route.id
    AND job.run_at <= ?2
-WHERE route.fair AND route.queue NOT IN (SELECT queue FROM ratchet_paused_queues)
+WHERE route.fair AND route.queue NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
 ORDER BY job.run_at, job.id
 LIMIT ?3
 

@@ -1,17 +1,19 @@
 -- Queues and routes.
 
--- name: pause_queue
--- Pauses a queue. [queue.pause] [queue.again] Uses the primary key.
-INSERT INTO ratchet_paused_queues (queue, paused_at) VALUES (?1, ?2)
-ON CONFLICT (queue) DO NOTHING
+-- name: pause
+-- Pauses a queue (?1 is 0) or a kind (1). A pause that exists stays as it is. [queue.pause]
+-- [queue.again] Uses the primary key.
+INSERT INTO ratchet_pauses (scope, name, paused_at, paused_by, reason) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (scope, name) DO NOTHING
 
--- name: resume_queue
--- Resumes a paused queue. [queue.resume] [queue.again] Uses the primary key.
-DELETE FROM ratchet_paused_queues WHERE queue = ?1
+-- name: resume
+-- Resumes a queue or a kind. [queue.resume] [queue.again] Uses the primary key.
+DELETE FROM ratchet_pauses WHERE scope = ?1 AND name = ?2
 
--- name: paused_queues
--- Returns the paused queues. [queue.list] Reads the whole table, which is small.
-SELECT queue FROM ratchet_paused_queues
+-- name: pauses
+-- Returns the pauses, in any order. [queue.pauses] [queue.list] Reads the whole table, which is
+-- small.
+SELECT scope, name, paused_at, paused_by, reason FROM ratchet_pauses
 
 -- name: count_jobs
 -- Counts the jobs of each route by state. [queue.list] Reads every row of ratchet_jobs once: only
@@ -19,12 +21,12 @@ SELECT queue FROM ratchet_paused_queues
 SELECT route, state, count(*) FROM ratchet_jobs GROUP BY route, state
 
 -- name: due_routes
--- Returns the routes with jobs that are due by ?1, whether their queue is paused, and when the
--- first job of each is due. [queue.due] Needs one seek of ratchet_jobs_claim per route and
--- priority, at no cost per job.
+-- Returns the routes with jobs that are due by ?1, whether their queue is paused, whether their kind
+-- is, and when the first job of each is due. [queue.due] Needs one seek of ratchet_jobs_claim per
+-- route and priority, at no cost per job.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0)),
-head (route, queue, run_at) AS (
-    SELECT route.id, route.queue,
+head (route, queue, kind, run_at) AS (
+    SELECT route.id, route.queue, route.kind,
            (SELECT job.run_at FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_claim
             WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
               AND job.run_at <= ?1
@@ -32,7 +34,10 @@ head (route, queue, run_at) AS (
             LIMIT 1)
     FROM ratchet_routes AS route
     CROSS JOIN level)
-SELECT route, queue IN (SELECT queue FROM ratchet_paused_queues), min(run_at)
+SELECT route,
+       queue IN (SELECT name FROM ratchet_pauses WHERE scope = 0),
+       kind IN (SELECT name FROM ratchet_pauses WHERE scope = 1),
+       min(run_at)
 FROM head
 WHERE run_at IS NOT NULL
 GROUP BY route

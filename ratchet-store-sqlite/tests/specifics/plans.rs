@@ -26,7 +26,7 @@ const SMALL: [&str; 14] = [
     "permit",
     "ratchet_jobs USING INDEX ratchet_jobs_running",
     "ratchet_nodes",
-    "ratchet_paused_queues",
+    "ratchet_pauses",
     "ratchet_rates",
     "ratchet_routes",
     "recurring",

@@ -4,10 +4,10 @@
 -- Claims the first @P5 due jobs in claim order for a node (@P6), with their payloads if @P7.
 -- [claim.exclusive] [claim.due] [claim.limit] [claim.order] [claim.aging] [claim.match]
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] @P1 are the wanted
--- routes, their queues, and how many candidates of each to look at (NULL: @P4). @P2 and @P8 are the
--- id (0: none) and the stamp of the last route that the caller has read; if the last route in the
--- table is another one, nothing is claimed. @P3 is the aging interval, @P4 the number of
--- candidates.
+-- routes, their queues and kinds, and how many candidates of each to look at (NULL: @P4). @P2 and
+-- @P8 are the id (0: none) and the stamp of the last route that the caller has read; if the last
+-- route in the table is another one, nothing is claimed. @P3 is the aging interval, @P4 the number
+-- of candidates.
 --
 -- Reads one range of jobs_claim per route and priority, in order and without locks, and merges the
 -- candidates by ratchet_core::priority::ClaimRank. Then locks as many of them as are wanted, in
@@ -32,14 +32,15 @@ DECLARE @claimed TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT
 BEGIN TRANSACTION;
 EXEC @got = sp_getapplock @Resource = {claims}, @LockMode = '{together}', @LockOwner = 'Transaction',
                           @LockTimeout = {lock_timeout};
-IF @got < 0 THROW 50001, N'a queue is being paused, which takes too long', 1;
+IF @got < 0 THROW 50001, N'a queue or kind is being paused, which takes too long', 1;
 IF (@P2 = 0 OR EXISTS (SELECT 1 FROM {schema}.routes WHERE id = @P2 AND stamp = @P8))
     AND NOT EXISTS (SELECT 1 FROM {schema}.routes WHERE id > @P2)
     SET @proven = 1;
 IF @proven = 1 AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node AND status <> 1)
     INSERT INTO @due (id)
     SELECT TOP (@P4) due.id
-    FROM OPENJSON(@P1) WITH (route int, queue nvarchar(256), most bigint) AS wanted
+    FROM OPENJSON(@P1) WITH (route int, queue nvarchar(256), kind nvarchar(256), most bigint)
+        AS wanted
     CROSS JOIN (VALUES (CAST(4 AS smallint)), (3), (2), (1), (0)) AS level (priority)
     CROSS APPLY (
         SELECT TOP (CASE WHEN wanted.most < @P4 THEN wanted.most ELSE @P4 END)
@@ -49,8 +50,10 @@ IF @proven = 1 AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = @node A
           AND job.run_at <= @now
         ORDER BY job.run_at, job.id
     ) AS due
-    WHERE NOT EXISTS (SELECT 1 FROM {schema}.paused_queues AS paused
-                      WHERE paused.queue = {name wanted.queue})
+    WHERE NOT EXISTS (SELECT 1 FROM {schema}.pauses AS paused
+                      WHERE paused.scope = 0 AND paused.name = {name wanted.queue})
+      AND NOT EXISTS (SELECT 1 FROM {schema}.pauses AS paused
+                      WHERE paused.scope = 1 AND paused.name = {name wanted.kind})
     ORDER BY level.priority + CASE WHEN @P3 > 0 THEN (@now - due.run_at) / @P3 ELSE 0 END DESC,
              due.run_at, due.id;
 SET @looked = (SELECT COUNT_BIG(*) FROM @due);

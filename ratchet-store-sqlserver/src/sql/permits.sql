@@ -42,7 +42,8 @@ SELECT route.id
 FROM {schema}.routes AS route
 JOIN {schema}.permits AS permit ON permit.resource = route.permit
 WHERE route.id IN (SELECT CONVERT(int, value) FROM OPENJSON(@P1))
-  AND route.queue NOT IN (SELECT queue FROM {schema}.paused_queues)
+  AND route.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
   AND EXISTS (
       SELECT 1
       FROM (VALUES (CAST(4 AS smallint)), (3), (2), (1), (0)) AS level (priority)

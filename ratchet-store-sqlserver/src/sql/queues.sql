@@ -1,27 +1,28 @@
 -- Queues and routes.
 
--- name: pause_queue
--- Pauses a queue. Waits for the claims in progress, and delays new ones until the pause is
--- committed. Returns whether the queue was not paused before. [queue.pause] [queue.again] Primary
--- key.
+-- name: pause
+-- Pauses a queue (@P1 is 0) or a kind (1). A pause that exists stays as it is. Waits for the claims
+-- in progress, and delays new ones until the pause is committed. Returns whether the pause is new.
+-- [queue.pause] [queue.again] Primary key.
 DECLARE @now bigint = {now};
 DECLARE @got int;
 BEGIN TRANSACTION;
 EXEC @got = sp_getapplock @Resource = {claims}, @LockMode = 'Exclusive',
                           @LockOwner = 'Transaction', @LockTimeout = {lock_timeout};
 IF @got < 0 THROW 50001, N'the claims that are going on take too long', 1;
-INSERT INTO {schema}.paused_queues (queue, paused_at)
-SELECT @P1, @now WHERE NOT EXISTS (SELECT 1 FROM {schema}.paused_queues WHERE queue = @P1);
+INSERT INTO {schema}.pauses (scope, name, paused_at, paused_by, reason)
+SELECT @P1, @P2, @now, @P3, @P4
+WHERE NOT EXISTS (SELECT 1 FROM {schema}.pauses WHERE scope = @P1 AND name = @P2);
 SELECT @@ROWCOUNT;
 COMMIT TRANSACTION
 
--- name: resume_queue
--- Resumes a paused queue. [queue.resume] [queue.again] Primary key.
-DELETE FROM {schema}.paused_queues WHERE queue = @P1
+-- name: resume
+-- Resumes a queue or a kind. [queue.resume] [queue.again] Primary key.
+DELETE FROM {schema}.pauses WHERE scope = @P1 AND name = @P2
 
--- name: paused_queues
--- Returns the paused queues. [queue.list] Reads the whole, small table.
-SELECT queue FROM {schema}.paused_queues
+-- name: pauses
+-- Returns the pauses, in any order. [queue.pauses] [queue.list] Reads the whole, small table.
+SELECT scope, name, paused_at, paused_by, reason FROM {schema}.pauses
 
 -- name: count_jobs
 -- Counts the jobs of each queue by state. [queue.list] Reads every row of jobs once: for operators,
@@ -31,13 +32,17 @@ FROM (SELECT route, state, COUNT_BIG(*) AS jobs FROM {schema}.jobs GROUP BY rout
 JOIN {schema}.routes AS route ON route.id = counted.route
 
 -- name: due_routes
--- Returns the routes with jobs due within @P1 milliseconds, whether their queue is paused (1), and
--- how long the first job of each has been due; negative if it is not due yet. [queue.due] One seek
--- of jobs_claim per route and priority; no cost per job.
+-- Returns the routes with jobs due within @P1 milliseconds, whether their queue is paused (1),
+-- whether their kind is, and how long the first job of each has been due; negative if it is not due
+-- yet. [queue.due] One seek of jobs_claim per route and priority; no cost per job.
 DECLARE @now bigint = {now};
 DECLARE @until bigint = @now + @P1;
 SELECT route.queue, route.kind, route.capability, route.permit,
-       CASE WHEN paused.queue IS NULL THEN 0 ELSE 1 END, @now - head.run_at
+       CASE WHEN route.queue IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+            THEN 1 ELSE 0 END,
+       CASE WHEN route.kind IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
+            THEN 1 ELSE 0 END,
+       @now - head.run_at
 FROM {schema}.routes AS route
 CROSS APPLY (
     SELECT MIN(due.run_at) AS run_at
@@ -50,7 +55,6 @@ CROSS APPLY (
         ORDER BY job.run_at, job.id
     ) AS due
 ) AS head
-LEFT JOIN {schema}.paused_queues AS paused ON paused.queue = route.queue
 WHERE head.run_at IS NOT NULL
 
 -- name: count_due

@@ -442,7 +442,7 @@ fn no_table_of_jobs_is_ever_locked_as_a_whole() {
     let few = [
         "migrations",
         "nodes",
-        "paused_queues",
+        "pauses",
         "permits",
         "routes",
         "versions",

@@ -119,7 +119,7 @@ fn nodes<'a>(
     seen: &'a Seen,
 ) -> impl Iterator<Item = Finding> + 'a {
     let no_node = live.is_empty().then(|| {
-        let waits = seen.due.iter().any(|due| !due.paused);
+        let waits = seen.due.iter().any(|due| !due.is_paused());
         let severity = if waits {
             Severity::Error
         } else {
@@ -268,7 +268,16 @@ fn overdue(seen: &Seen, most: Duration) -> impl Iterator<Item = Finding> + '_ {
     seen.due.iter().filter(late).map(|due| {
         let (queue, kind) = (&due.route.queue, &due.route.kind);
         let detail = format!("the oldest has been due for {}", since(due.overdue));
-        if due.paused {
+        if due.kind_paused {
+            return found(
+                Severity::Info,
+                "paused_kind",
+                format!("Jobs of `{kind}` wait in the queue {queue}, because their kind is paused"),
+                "`ratchet pauses` shows why. `ratchet kinds resume` lets nodes claim them again.",
+            )
+            .detail(detail);
+        }
+        if due.queue_paused {
             return found(
                 Severity::Info,
                 "paused_queue",
@@ -455,5 +464,8 @@ mod tests {
         assert_eq!(codes(&seen), ["overdue", "paused_queue"]);
         seen.stranded = vec![due("a", false, 61)];
         assert_eq!(codes(&seen), ["stranded", "paused_queue"]);
+        seen.stranded.clear();
+        seen.due = vec![due("a", false, 61).kind_paused(true), due("b", true, 61)];
+        assert_eq!(codes(&seen), ["paused_kind", "paused_queue"]);
     }
 }

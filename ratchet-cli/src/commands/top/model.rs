@@ -114,7 +114,7 @@ impl Model {
         cluster.nodes.retain(|node| node.live);
         let sum =
             |of: fn(&view::Node) -> u32| cluster.nodes.iter().map(|node| u64::from(of(node))).sum();
-        let waiting = seen.due.iter().filter(|due| !due.paused);
+        let waiting = seen.due.iter().filter(|due| !due.is_paused());
         View {
             at: seen.at.into(),
             database: &seen.database,

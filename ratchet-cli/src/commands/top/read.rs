@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
                 .filter(|due| due.route.queue.as_str() == queue.name);
             queue.overdue_ms = of_queue.clone().map(|due| view::millis(due.overdue)).max();
             queue.paused = of_queue
-                .map(|due| due.paused)
+                .map(|due| due.queue_paused)
                 .next()
                 .unwrap_or(queue.paused);
         }

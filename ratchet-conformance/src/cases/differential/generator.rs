@@ -358,12 +358,18 @@ impl Generator {
     }
 
     fn queue(&mut self) -> Step {
-        let queue = name(self.pick(&QUEUES));
+        let scope = match self.chance(60) {
+            true => PauseScope::Queue(name(self.pick(&QUEUES))),
+            false => PauseScope::Kind(name(self.pick(&KINDS))),
+        };
         if self.random.bool() {
-            Step::Pause(queue)
-        } else {
-            Step::Resume(queue)
+            return Step::Resume(scope);
         }
+        let request = PauseRequest::new(scope);
+        Step::Pause(match self.random.bool() {
+            true => request.by(self.pick(&OWNERS)).reason(self.pick(&LOCKS)),
+            false => request,
+        })
     }
 
     fn permits(&mut self) -> Step {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ratchet_core::memory::{ManualClock, MemoryStore};
 use ratchet_core::model::{
     ArchiveFilter, ArchivedJob, Attempt, BatchRecord, DueRoute, JobFilter, JobOrder, Link,
-    NodeRecord, PageRequest, PermitInfo, QueueInfo, RecurringPage,
+    NodeRecord, PageRequest, PauseInfo, PermitInfo, QueueInfo, RecurringPage,
 };
 use ratchet_core::store::Checked;
 use ratchet_core::store::LockInfo;
@@ -91,6 +91,7 @@ impl Pair {
         same("locks", &expected.locks, &actual.locks)?;
         same("list_locks", &expected.listed_locks, &actual.listed_locks)?;
         same("due_routes", &expected.due, &actual.due)?;
+        same("pauses", &expected.pauses, &actual.pauses)?;
         same("definitions", &expected.recurring, &actual.recurring)?;
         if let (Some(expected), Some(actual)) = (expected.permits, actual.permits) {
             same("permits", &expected, &actual)?;
@@ -126,6 +127,7 @@ struct Observed {
     locks: Vec<Option<LockInfo>>,
     listed_locks: Vec<(Name, LockInfo)>,
     due: Vec<DueRoute>,
+    pauses: Vec<PauseInfo>,
     recurring: Option<RecurringPage>,
     /// Permits of all resources, or `None` if the store has no permits.
     permits: Option<Vec<PermitInfo>>,
@@ -174,6 +176,7 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         locks,
         listed_locks: ok(store.locks().list_locks(None, 100).await),
         due: ok(store.queues().due_routes(Duration::from_secs(60)).await),
+        pauses: ok(store.queues().pauses().await),
         permits: match store.permits() {
             None => None,
             Some(permits) => Some(ok(permits.permits().await)),

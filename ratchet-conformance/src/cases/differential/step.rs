@@ -34,8 +34,8 @@ pub(super) enum Step {
     Beat(Heartbeat),
     SetStatus(NodeId, NodeStatus),
     Sweep(NodeSweep),
-    Pause(Name),
-    Resume(Name),
+    Pause(PauseRequest),
+    Resume(PauseScope),
     Acquire(Name, Name, Duration),
     Renew(Name, Name, Fence, Duration),
     Release(Name, Name, Fence),
@@ -190,8 +190,8 @@ impl Step {
                 Answer::Changed(nodes.set_node_status(*node, *status).await?)
             }
             Self::Sweep(sweep) => Answer::Swept(nodes.sweep_nodes(sweep).await?),
-            Self::Pause(queue) => Answer::Changed(queues.pause_queue(queue).await?),
-            Self::Resume(queue) => Answer::Changed(queues.resume_queue(queue).await?),
+            Self::Pause(request) => Answer::Changed(queues.pause(request).await?),
+            Self::Resume(scope) => Answer::Changed(queues.resume(scope).await?),
             Self::Acquire(name, owner, ttl) => {
                 Answer::Acquired(locks.acquire(name, owner, *ttl).await?)
             }

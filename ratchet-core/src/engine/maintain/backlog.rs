@@ -97,7 +97,7 @@ async fn pass(
         store.queues().due_routes(Duration::ZERO)
     });
     let mut oldest: BTreeMap<Name, Duration> = BTreeMap::new();
-    for due in due.await?.into_iter().filter(|due| !due.paused) {
+    for due in due.await?.into_iter().filter(|due| !due.is_paused()) {
         let longest = oldest.entry(due.route.queue).or_default();
         *longest = due.overdue.max(*longest);
     }

@@ -125,7 +125,7 @@ async fn look(run: &DueWatchHandles, looks: &mut Looks) -> Result<Duration> {
     let routes = calls.call("due_routes", |store| store.queues().due_routes(within));
     let routes = routes.await?;
     let rest = rest(began.elapsed());
-    let mut routes: Vec<DueRoute> = routes.into_iter().filter(|due| !due.paused).collect();
+    let mut routes: Vec<DueRoute> = routes.into_iter().filter(|due| !due.is_paused()).collect();
     let upcoming = routes
         .iter()
         .map(|due| due.due_in)

@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Checked;
+use super::{Checked, check};
 use crate::error::Result;
-use crate::model::{DueRoute, QueueInfo};
+use crate::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, QueueInfo};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore, Store};
 
@@ -14,14 +14,19 @@ const LONGEST_AHEAD: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 #[async_trait]
 impl<S: Store + ?Sized> QueueStore for Checked<S> {
-    async fn pause_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("pause_queue", || self.store.queues().pause_queue(queue))
+    async fn pause(&self, request: &PauseRequest) -> Result<Changed> {
+        check("pause", request.validate())?;
+        self.call("pause", || self.store.queues().pause(request))
             .await
     }
 
-    async fn resume_queue(&self, queue: &Name) -> Result<Changed> {
-        self.call("resume_queue", || self.store.queues().resume_queue(queue))
+    async fn resume(&self, scope: &PauseScope) -> Result<Changed> {
+        self.call("resume", || self.store.queues().resume(scope))
             .await
+    }
+
+    async fn pauses(&self) -> Result<Vec<PauseInfo>> {
+        self.call("pauses", || self.store.queues().pauses()).await
     }
 
     async fn queues(&self) -> Result<Vec<QueueInfo>> {

@@ -7,9 +7,9 @@ use crate::error::InvalidInput;
 use crate::memory::{Fault, MemoryStore};
 use crate::model::{
     ArchiveFilter, ArchivePurge, BatchPurge, ClaimRequest, Condition, Detail, Guard, JobFilter,
-    JobSelector, Outcome, PageRequest, Parent, PurgeRequest, RateRequest, ReclaimRequest,
-    RecurringClaimRequest, RecurringFiring, RecurringToken, Report, ReportKind, RetireRecurring,
-    Settlement, Signal, SignalTarget,
+    JobSelector, Outcome, PageRequest, Parent, PauseRequest, PauseScope, PurgeRequest, RateRequest,
+    ReclaimRequest, RecurringClaimRequest, RecurringFiring, RecurringToken, Report, ReportKind,
+    RetireRecurring, Settlement, Signal, SignalTarget,
 };
 use crate::{
     BatchId, ClaimToken, Fence, Incarnation, JobAction, JobId, JobState, Json, Name, NodeId, Rate,
@@ -170,6 +170,10 @@ async fn what_is_refused_reaches_no_store() {
     let acquired = store.acquire(&lock, &owner, Duration::ZERO).await;
     assert_refused(acquired, "acquire", "ttl");
     assert_refused(store.list_locks(None, 0).await, "list_locks", "limit");
+    let pause = || PauseRequest::new(PauseScope::Kind(name("kind")));
+    assert_refused(store.pause(&pause().by("")).await, "pause", "by");
+    let long = "x".repeat(crate::limits::MAX_REASON_BYTES + 1);
+    assert_refused(store.pause(&pause().reason(long)).await, "pause", "reason");
     let names = vec![name("namespace"); many];
     assert_refused(
         VersionStore::versions(&store, &names).await,

@@ -1,19 +1,21 @@
-// The page of queues: job counts, delays and pauses.
+// The page of queues: job counts, delays, and pauses of queues and kinds.
 
 import { action } from "../access.js";
-import { getAll, part, post } from "../api.js";
+import { get, getAll, part, post } from "../api.js";
 import { badge, STATES } from "../badges.js";
 import { time } from "../clock.js";
-import { confirm } from "../dialog.js";
+import { ask } from "../dialog.js";
 import { h, put, quoted } from "../dom.js";
 import { listen } from "../events.js";
-import { duration, number } from "../format.js";
+import { duration, excerpt, number } from "../format.js";
 import { head, loading, tablePanel, trouble } from "../page.js";
 import { way } from "../router.js";
 import { table } from "../table.js";
 import { attempt } from "../work.js";
 
 const AGAIN_MS = 5_000;
+/** The maximum length of a reason. It is counted in bytes on the server. */
+const MOST_REASON = 256;
 
 export const title = "Queues";
 
@@ -23,16 +25,23 @@ export function mount(view, { signal }) {
   const rows = table({ caption: "Queues", key: (queue) => queue.name, columns: columns(load), empty: "No queue has had a job yet." });
   const panel = tablePanel(null, null, rows.element);
   panel.hidden = true;
-  put(view, head("Queues", {}, counted), message, panel);
+  const kinds = table({ caption: "Paused kinds", key: (pause) => pause.name, columns: kindColumns(load), empty: "No kind is paused." });
+  const pausedKinds = tablePanel("Paused kinds", null, kinds.element);
+  pausedKinds.hidden = true;
+  put(view, head("Queues", {}, counted), message, panel, pausedKinds);
   put(message, loading("Reading the queues"));
 
   async function load() {
     try {
-      const answer = await getAll("api/queues", "queues", signal);
+      const [answer, { pauses }] = await Promise.all([getAll("api/queues", "queues", signal), get("api/pauses", null, signal)]);
+      const ofQueues = new Map(pauses.filter((pause) => pause.scope === "queue").map((pause) => [pause.name, pause]));
+      const ofKinds = pauses.filter((pause) => pause.scope === "kind");
       put(counted, answer.counts_at ? ["counted ", time(answer.counts_at)] : "not counted yet");
       put(message, answer.counts_at ? null : loading("The jobs are being counted"));
       panel.hidden = !answer.counts_at && answer.queues.length === 0;
-      rows.set(answer.queues.map((queue) => ({ ...queue, due_at: answer.due_at })));
+      rows.set(answer.queues.map((queue) => ({ ...queue, due_at: answer.due_at, pause: queue.paused ? ofQueues.get(queue.name) : null })));
+      pausedKinds.hidden = ofKinds.length === 0;
+      kinds.set(ofKinds);
     } catch (error) {
       if (signal.aborted) return;
       rows.failed();
@@ -58,7 +67,7 @@ function columns(load) {
   });
   return [
     { name: "name", label: "Queue", kind: "span", value: (queue) => queue.name, cell: (queue) => h("a", { class: "kind", href: way(["jobs"], { queue: queue.name }) }, queue.name) },
-    { name: "paused", label: "Claims", value: (queue) => queue.paused, cell: (queue) => (queue.paused ? badge("paused") : badge("active", "open")) },
+    { name: "paused", label: "Claims", value: (queue) => [queue.paused, queue.pause], cell: (queue) => (queue.paused ? [badge("paused"), why(queue.pause)] : badge("active", "open")) },
     { name: "overdue", label: "Oldest due job", kind: "number", title: "Time since the oldest due job became due", value: (queue) => [queue.overdue_ms, queue.due_at === null], cell: overdue },
     ...STATES.map(count),
     { name: "do", label: "", kind: "tight span", value: (queue) => queue.paused, cell: (queue) => toggle(queue, load) },
@@ -70,6 +79,31 @@ function overdue(queue) {
   return queue.due_at === null ? h("span", { class: "muted", title: "Not known at present" }, "–") : h("span", { class: "muted" }, "none");
 }
 
+/** Shows since when and by whom something is paused, and why. */
+function why(pause) {
+  if (!pause) return null;
+  return h("span", { class: "under", title: pause.reason }, [pause.by && `by ${pause.by} `, time(pause.paused_at), pause.reason && `: ${excerpt(pause.reason)}`]);
+}
+
+function kindColumns(load) {
+  return [
+    { name: "name", label: "Kind", kind: "span", value: (pause) => pause.name, cell: (pause) => h("a", { class: "kind", href: way(["jobs"], { kind: pause.name, state: "pending" }) }, pause.name) },
+    { name: "since", label: "Paused", value: (pause) => pause.paused_at, cell: (pause) => time(pause.paused_at) },
+    { name: "by", label: "By", value: (pause) => pause.by, cell: (pause) => pause.by ?? h("span", { class: "muted" }, "–") },
+    { name: "reason", label: "Reason", kind: "span", value: (pause) => pause.reason, cell: (pause) => h("span", { title: pause.reason }, excerpt(pause.reason) || "–") },
+    { name: "do", label: "", kind: "tight span", value: (pause) => pause.name, cell: (pause) => action({
+      text: "Resume", slim: true, label: `Resume the kind ${quoted(pause.name)}`, name: "resume",
+      title: "Lets nodes claim the jobs of the kind again",
+    }, async () => {
+      await attempt("Could not resume the kind", async () => {
+        const { changed } = await post(`api/kinds/${part(pause.name)}/resume`);
+        return changed ? `${quoted(pause.name)} is resumed` : `${quoted(pause.name)} was resumed before`;
+      });
+      await load();
+    }) },
+  ];
+}
+
 function toggle(queue, load) {
   const verb = queue.paused ? "resume" : "pause";
   const text = queue.paused ? "Resume" : "Pause";
@@ -77,9 +111,10 @@ function toggle(queue, load) {
     text, slim: true, label: `${text} the queue ${quoted(queue.name)}`, name: verb,
     title: queue.paused ? "Lets nodes claim the jobs of the queue again" : "Nodes claim no jobs of the queue until it is resumed; running jobs continue",
   }, async () => {
-    if (!queue.paused && !await confirm({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim no jobs of the queue until it is resumed. Running jobs continue.", yes: "Pause it" })) return;
+    const reason = queue.paused ? null : await ask({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim no jobs of the queue until it is resumed. Running jobs continue.", label: "Reason:", most: MOST_REASON, yes: "Pause it" });
+    if (!queue.paused && reason === null) return;
     await attempt(`Could not ${verb} the queue`, async () => {
-      const { changed } = await post(`api/queues/${part(queue.name)}/${verb}`);
+      const { changed } = await post(`api/queues/${part(queue.name)}/${verb}`, reason ? { reason } : undefined);
       return changed ? `${quoted(queue.name)} is ${verb}d` : `${quoted(queue.name)} was ${verb}d before`;
     });
     await load();
