@@ -16,7 +16,7 @@ use ratchet_core::store::{CallPolicy, StoreInfo};
 /// operation name.
 ///
 /// # Sizes
-/// - A key has 1 to 542 bytes, and a bound of a range up to 543. No key begins with the byte 255,
+/// - A key has 1 to 679 bytes, and a bound of a range up to 680. No key begins with the byte 255,
 ///   so an engine can store its own data under such keys.
 /// - A value may be empty: the entries of the indexes are keys without a value. The row of a job
 ///   has a few hundred bytes plus its payload, and at most about 2 MB. The row of an archived job

@@ -100,6 +100,7 @@ impl<T: Transaction> Call<T> {
             batch.total += 1;
             self.put_batch(&batch).await?;
         }
+        job.turn = self.turn(&job).await?;
         self.insert(&job).await
     }
 

@@ -8,20 +8,19 @@ use async_trait::async_trait;
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
     JobFilter, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus, Owner,
-    PageRequest, Parent, Pauses, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report,
-    Reported, Settlement, StoredJob,
+    PageRequest, Parent, PurgeRequest, ReclaimPass, ReclaimRequest, Reclaimed, Report, Reported,
+    Settlement, StoredJob,
 };
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
 use ratchet_core::state::{JobAction, JobState};
 use ratchet_core::store::JobStore;
 use ratchet_core::time::duration_millis;
-use ratchet_core::{InvalidInput, JobId, Name, Priority, Result};
+use ratchet_core::{InvalidInput, JobId, Name, Priority, Result, Route};
 
 use crate::call::{Call, Found, decoded};
 use crate::engine::{Engine, Order, Transaction};
 use crate::keys::{self, Key, Table};
-use crate::queues::due_time;
 use crate::store::KvStore;
 
 #[async_trait]
@@ -209,17 +208,23 @@ impl<T: Transaction> Call<T> {
             return Ok(Vec::new());
         }
         let pauses = self.pauses().await?;
+        let mut routes = self.routes().await?;
+        routes.retain(|(route, _)| !pauses.cover(route) && route.matches(request));
+        self.wake(&routes).await?;
         let (mut claimed, mut damaged) = (Vec::new(), 0);
         // `claim_once` ends jobs that cannot be read. Other jobs are then claimed in their place.
         loop {
             let limit = request.limit - claimed.len();
-            let (jobs, ended) = self.claim_once(request, limit, &pauses).await?;
+            let (jobs, ended) = self.claim_once(request, limit, &routes).await?;
             claimed.extend(jobs);
             damaged += ended;
             if ended == 0 || claimed.len() == request.limit || damaged >= request.limit {
-                return Ok(claimed);
+                break;
             }
         }
+        // Jobs with fair keys were chosen in another order.
+        ClaimedJob::sort(&mut claimed, request.aging, self.now);
+        Ok(claimed)
     }
 
     /// Chooses up to `limit` jobs. Claims those that can be read, and ends the others. Returns the
@@ -228,29 +233,29 @@ impl<T: Transaction> Call<T> {
         &mut self,
         request: &ClaimRequest,
         limit: usize,
-        pauses: &Pauses,
+        routes: &[(Route, Table)],
     ) -> Result<(Vec<ClaimedJob>, usize)> {
         let mut budget = Budget::new(self.held_permits().await?);
         let mut streams = Vec::new();
-        for route in self.routes().await? {
-            if pauses.cover(&route) || !route.matches(request) {
-                continue;
-            }
+        for (route, table) in routes {
             for priority in Priority::ALL {
-                let due = self.due(&route, priority, limit).await?;
+                let due = match table {
+                    Table::PendingFair => self.turns(route, priority, limit).await?,
+                    table => self.due(*table, route, priority, limit).await?,
+                };
                 if !due.is_empty() {
-                    streams.push((route.clone(), priority, due));
+                    streams.push((route, priority, due));
                 }
             }
         }
         let merged = streams.iter().map(|(_, priority, due)| {
-            let job = |key: &Vec<u8>| due_time(key).zip(keys::job_of(key));
+            let job = |key: &Vec<u8>| keys::due_of(key).zip(keys::job_of(key));
             (
                 *priority,
                 due.iter().filter_map(job).map(Ok::<_, Infallible>),
             )
         });
-        let admit = |stream: usize| budget.take(&streams[stream].0);
+        let admit = |stream: usize| budget.take(streams[stream].0);
         let Ok(chosen) = merge_admitted(merged, request.aging, self.now, limit, admit);
         let now = self.now;
         let (mut claimed, mut unreadable) = (Vec::with_capacity(chosen.len()), 0);
@@ -284,6 +289,7 @@ impl<T: Transaction> Call<T> {
         // removed the key by which the job was found.
         for key in streams.into_iter().flat_map(|(_, _, due)| due) {
             if keys::job_of(&key).is_some_and(|id| lost.contains(&id)) {
+                self.forget_turn(&key).await?;
                 self.remove(key).await?;
             }
         }

@@ -47,7 +47,17 @@ pub(crate) enum Table {
     Format = 13,
     /// Name → an empty value: the recurring definition cannot be read, and a claim reported this.
     Unreadable = 14,
-    /// Route, priority, due time, job: the pending jobs.
+    /// Route, priority, fair key, turn, cost, job: the pending jobs that have a turn.
+    KeyTurn = 28,
+    /// Route, priority, turn, fair key, due time, job: the same jobs in claim order. Two jobs of a
+    /// key never have the same turn, so the due time does not change the order.
+    Turn = 29,
+    /// Route, due time, job: the pending jobs with a fair key that have no turn.
+    Asleep = 30,
+    /// Route, priority, due time, job: the pending jobs with a fair key. The number comes directly
+    /// before that of `Pending`, so one scan finds the routes of both.
+    PendingFair = 31,
+    /// Route, priority, due time, job: the pending jobs without a fair key.
     Pending = 32,
     /// Node, job: the running jobs.
     Running = 33,
@@ -112,6 +122,11 @@ impl Key {
     /// Adds a number, encoded so that negative numbers come before positive ones.
     pub(crate) fn number(mut self, number: i64) -> Self {
         self.0.extend((number ^ i64::MIN).to_be_bytes());
+        self
+    }
+
+    pub(crate) fn cost(mut self, cost: u32) -> Self {
+        self.0.extend(cost.to_be_bytes());
         self
     }
 
@@ -208,6 +223,10 @@ impl<'a> Parts<'a> {
             .map(|bytes| i64::from_be_bytes(bytes) ^ i64::MIN)
     }
 
+    pub(crate) fn cost(&mut self) -> Option<u32> {
+        self.take().map(u32::from_be_bytes)
+    }
+
     pub(crate) fn route(&mut self) -> Option<Route> {
         let mut next = || self.name();
         Route::from_texts(next()?, next()?, next()?, next()?).ok()
@@ -217,6 +236,12 @@ impl<'a> Parts<'a> {
 /// Returns the job whose id is at the end of an index key.
 pub(crate) fn job_of(key: &[u8]) -> Option<JobId> {
     key.last_chunk().map(|bytes| JobId::from_bytes(*bytes))
+}
+
+/// Returns the due time before the id at the end of a key.
+pub(crate) fn due_of(key: &[u8]) -> Option<i64> {
+    let (rest, _) = key.split_last_chunk::<16>()?;
+    Parts(rest.last_chunk::<8>()?).number()
 }
 
 /// Returns the bytes with which the keys of all jobs in a lane begin.
@@ -242,9 +267,14 @@ pub(crate) fn runner_of(key: &[u8]) -> Option<NodeId> {
     is_running.then(|| Parts::of(key).node()).flatten()
 }
 
-/// Returns the bytes with which the keys of all pending jobs with this route and priority begin.
-pub(crate) fn pending(route: &Route, priority: Priority) -> Key {
-    Key::new(Table::Pending).route(route).byte(priority.level())
+/// Returns the bytes with which the keys of a route and priority begin in an index of pending jobs.
+pub(crate) fn level(table: Table, route: &Route, priority: Priority) -> Key {
+    Key::new(table).route(route).byte(priority.level())
+}
+
+/// Returns the bytes with which the keys of the turns of a fair key begin.
+pub(crate) fn turns_of(route: &Route, priority: Priority, key: &Name) -> Key {
+    level(Table::KeyTurn, route, priority).name(key.as_str())
 }
 
 /// Returns the keys that a job has in the indexes.
@@ -255,7 +285,26 @@ pub(crate) fn entries(stored: &StoredJob) -> BTreeSet<Vec<u8>> {
     let mut keys = vec![state.byte(job.state.code())];
     match job.state {
         JobState::Pending => {
-            keys.push(pending(route, spec.priority).number(to_millis(job.run_at)));
+            let run_at = to_millis(job.run_at);
+            let at = |table| level(table, route, spec.priority);
+            let table = match &spec.fair_key {
+                None => Table::Pending,
+                Some(_) => Table::PendingFair,
+            };
+            keys.push(at(table).number(run_at));
+            match (&spec.fair_key, stored.turn) {
+                (Some(key), Some(turn)) => {
+                    let (name, cost) = (key.name(), key.cost());
+                    let turns = at(Table::Turn).number(turn);
+                    keys.push(turns.name(name.as_str()).number(run_at));
+                    let of_key = turns_of(route, spec.priority, name);
+                    keys.push(of_key.number(turn).cost(cost));
+                }
+                (Some(_), None) => {
+                    keys.push(Key::new(Table::Asleep).route(route).number(run_at));
+                }
+                (None, _) => {}
+            }
         }
         JobState::Running => {
             keys.push(Key::new(Table::Running).node(job.node));
@@ -322,21 +371,28 @@ mod tests {
     fn the_longest_key_has_the_length_that_engines_are_promised() {
         let name = "n".repeat(Name::MAX_BYTES);
         let route = Route::from_texts(&name, &name, &name, &name).unwrap();
-        let pending = pending(&route, Priority::High).number(0);
-        assert_eq!(pending.job(JobId::new()).bytes().len(), 542);
         let name = Name::new("name", &name).unwrap();
-        let lane = lane(&name, &name).number(0).job(JobId::new());
-        assert!(lane.bytes().len() < 542);
+        let length = |key: Key| key.job(JobId::new()).bytes().len();
+        let turn = level(Table::Turn, &route, Priority::High);
+        let turn = turn.number(0).name(name.as_str()).number(0);
+        assert_eq!(length(turn), 679);
+        let of_key = turns_of(&route, Priority::High, &name).number(0).cost(0);
+        assert!(length(of_key) < 679);
+        let pending = level(Table::Pending, &route, Priority::High).number(0);
+        assert_eq!(length(pending), 542);
+        assert!(length(lane(&name, &name).number(0)) < 542);
     }
 
     #[test]
     fn a_route_is_read_back() {
         for texts in [("q", "k", "", ""), ("q", "k", "gpu", "api")] {
             let route = Route::from_texts(texts.0, texts.1, texts.2, texts.3).unwrap();
-            let key = pending(&route, Priority::High).number(-5).bytes();
+            let key = level(Table::Pending, &route, Priority::High).number(-5);
+            let key = key.job(JobId::new()).bytes();
             let mut parts = Parts::of(&key);
             assert_eq!(parts.route(), Some(route));
             assert_eq!((parts.byte(), parts.number()), (Some(3), Some(-5)));
+            assert_eq!(due_of(&key), Some(-5));
         }
     }
 }

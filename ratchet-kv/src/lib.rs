@@ -9,6 +9,7 @@ mod archive;
 mod call;
 mod engine;
 mod enqueue;
+mod fair;
 mod jobs;
 mod keys;
 mod locks;

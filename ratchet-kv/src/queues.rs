@@ -25,15 +25,21 @@ impl<T: Transaction> Call<T> {
         Ok(rows.iter().filter_map(pause_of).collect())
     }
 
-    /// Returns the routes that have pending jobs. Reads one index entry for each route.
-    pub(crate) async fn routes(&mut self) -> Result<Vec<Route>> {
+    /// Returns the routes that have pending jobs, each with the index of these jobs. A route that
+    /// has jobs with and without a fair key is returned twice. Reads one index entry for each route
+    /// and index.
+    pub(crate) async fn routes(&mut self) -> Result<Vec<(Route, Table)>> {
         let mut routes = Vec::new();
-        let mut keys = Key::new(Table::Pending).all();
+        let mut keys = Key::new(Table::PendingFair).bytes()..Key::new(Table::Pending).end();
         while let Some((key, _)) = self.first(keys.clone()).await? {
+            let table = match key.first() == Some(&(Table::Pending as u8)) {
+                true => Table::Pending,
+                false => Table::PendingFair,
+            };
             match Parts::of(&key).route() {
                 Some(route) => {
-                    keys.start = Key::new(Table::Pending).route(&route).end();
-                    routes.push(route);
+                    keys.start = Key::new(table).route(&route).end();
+                    routes.push((route, table));
                 }
                 None => keys.start = keys::after(key),
             }
@@ -146,19 +152,21 @@ impl<E: Engine> QueueStore for KvStore<E> {
         let mut call = self.read("due_routes").await?;
         let pauses = call.pauses().await?;
         let until = call.now.saturating_add(duration_millis(within));
-        let mut due = Vec::new();
-        for route in call.routes().await? {
-            let mut first: Option<i64> = None;
+        let mut first: BTreeMap<Route, i64> = BTreeMap::new();
+        for (route, table) in call.routes().await? {
             for priority in Priority::ALL {
-                let pending = keys::pending(&route, priority).all();
+                let pending = keys::level(table, &route, priority).all();
                 let entry = call.first(pending).await?;
-                let run_at = entry.and_then(|(key, _)| due_time(&key));
-                first = first.into_iter().chain(run_at).min();
-            }
-            if let Some(run_at) = first.filter(|run_at| *run_at <= until) {
-                due.push(pauses.due(&route, run_at, call.now));
+                if let Some(run_at) = entry.and_then(|(key, _)| keys::due_of(&key)) {
+                    let first = first.entry(route.clone()).or_insert(run_at);
+                    *first = run_at.min(*first);
+                }
             }
         }
+        first.retain(|_, run_at| *run_at <= until);
+        let due = first.iter();
+        let due = due.map(|(route, run_at)| pauses.due(route, *run_at, call.now));
+        let mut due: Vec<DueRoute> = due.collect();
         DueRoute::sort(&mut due);
         Ok(due)
     }
@@ -166,15 +174,11 @@ impl<E: Engine> QueueStore for KvStore<E> {
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64> {
         let mut call = self.read("count_due").await?;
         let mut count = 0;
-        for route in call
-            .routes()
-            .await?
-            .iter()
-            .filter(|route| route.queue == *queue)
-        {
+        let routes = call.routes().await?;
+        for (route, table) in routes.iter().filter(|(route, _)| route.queue == *queue) {
             for priority in Priority::ALL {
                 let left = usize::try_from(limit - count).unwrap_or(usize::MAX);
-                count += call.due(route, priority, left).await?.len() as u64;
+                count += call.due(*table, route, priority, left).await?.len() as u64;
             }
         }
         Ok(count)
@@ -182,26 +186,20 @@ impl<E: Engine> QueueStore for KvStore<E> {
 }
 
 impl<T: Transaction> Call<T> {
-    /// Returns the keys of the first due jobs of a route and a priority, in claim order.
+    /// Returns the keys of the first due jobs of a route and a priority in the index `table`. Jobs
+    /// without a fair key are in claim order.
     pub(crate) async fn due(
         &mut self,
+        table: Table,
         route: &Route,
         priority: Priority,
         limit: usize,
     ) -> Result<Vec<Vec<u8>>> {
-        let end = keys::pending(route, priority).number(self.now).end();
-        let due = keys::pending(route, priority).before(end);
-        let entries = self.range(due, Order::Ascending, limit).await?;
-        Ok(entries.into_iter().map(|(key, _)| key).collect())
+        let level = keys::level(table, route, priority);
+        let end = level.clone().number(self.now).end();
+        let entries = self.range(level.before(end), Order::Ascending, limit);
+        Ok(entries.await?.into_iter().map(|(key, _)| key).collect())
     }
-}
-
-/// Reads the due time from the key of a pending job.
-pub(crate) fn due_time(key: &[u8]) -> Option<i64> {
-    let mut parts = Parts::of(key);
-    parts.route()?;
-    parts.byte()?;
-    parts.number()
 }
 
 #[async_trait]

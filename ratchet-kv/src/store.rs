@@ -7,7 +7,7 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Guard, Guarded};
 use ratchet_core::store::{
     ArchiveStore, CallPolicy, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreFeature, StoreInfo, VersionStore, WorkflowStore,
+    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Name, Result, next_in_time};
 
@@ -80,11 +80,6 @@ impl<E: Engine> Store for KvStore<E> {
 
     fn versions(&self) -> &dyn VersionStore {
         self
-    }
-
-    fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
-        let lacks = feature == StoreFeature::FairKeys;
-        lacks.then_some("this version does not store turns in this database")
     }
 
     fn call_policy(&self) -> CallPolicy {

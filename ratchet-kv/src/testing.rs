@@ -13,9 +13,13 @@ use crate::keys::{Key, Table};
 use crate::store::KvStore;
 
 /// The tables in which each row belongs to one job.
-const OF_JOBS: [Table; 13] = [
+const OF_JOBS: [Table; 17] = [
     Table::Job,
     Table::History,
+    Table::KeyTurn,
+    Table::Turn,
+    Table::Asleep,
+    Table::PendingFair,
     Table::Pending,
     Table::Running,
     Table::Holding,

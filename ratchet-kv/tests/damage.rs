@@ -3,6 +3,8 @@
 #[allow(dead_code, reason = "each test uses only a part of this module")]
 mod map;
 
+use std::time::Duration;
+
 use ratchet_conformance::kit::heartbeat;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::model::{
@@ -10,7 +12,7 @@ use ratchet_core::model::{
     ReclaimRequest, Report, ReportKind, Reported, Settlement, StoredJob,
 };
 use ratchet_core::store::{
-    Acquired, Checked, IfKnown, JobStore, LockStore, NodeStore, PermitStore,
+    Acquired, Checked, IfKnown, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
 };
 use ratchet_core::{
     ClaimToken, JobAction, JobId, JobState, Name, NewJob, NodeId, StoreErrorKind, time,
@@ -43,6 +45,33 @@ async fn jobs_that_cannot_be_read_do_not_keep_others_from_being_claimed() {
     assert_eq!(claimed[0].claim.token.job, jobs[2].id());
 }
 
+/// A job with a turn and a job without one leave their routes, although nothing of them can be
+/// read.
+#[tokio::test]
+async fn jobs_with_a_fair_key_that_cannot_be_read_leave_no_due_route() {
+    let clock = ManualClock::new(time::from_millis(1_790_000_000_123));
+    let engine = MapEngine::new(clock.clone());
+    let store = KvStore::new(engine.clone());
+    let job = || NewJob::new("mail", &1).fair_key("f");
+    let jobs = [job(), job().delay(Duration::from_secs(1))];
+    store.enqueue(&jobs).await.unwrap();
+    let mut transaction = engine.begin(Access::Write).await.unwrap();
+    for job in &jobs {
+        let key = [&[0], job.id().as_bytes().as_slice()].concat();
+        assert!(transaction.get(&key).await.unwrap().is_some());
+        transaction.put(key, b"{".to_vec()).await.unwrap();
+    }
+    transaction.commit().await.unwrap();
+    let before = testing::rows_of_jobs(&store).await.unwrap();
+    clock.advance(Duration::from_secs(2));
+    let request = ClaimRequest::new(NodeId::new(), 9);
+    assert_eq!(store.claim_next_batch(&request).await.unwrap(), []);
+    assert_eq!(store.due_routes(Duration::MAX).await.unwrap(), []);
+    let after = testing::rows_of_jobs(&store).await.unwrap();
+    // The first loses its two entries with the turn and one more, the second two entries.
+    assert_eq!(before - after, 5);
+}
+
 fn store() -> KvStore<MapEngine> {
     let clock = ManualClock::new(time::from_millis(1_790_000_000_123));
     KvStore::new(MapEngine::new(clock))
@@ -52,7 +81,8 @@ fn store() -> KvStore<MapEngine> {
 async fn a_damaged_job_leaves_nothing_behind_whatever_the_field() {
     let job = || {
         let job = NewJob::new("mail", &1).lane("l").permit("api");
-        job.unique_key("u").tag("t").idempotency_key("i")
+        let job = job.unique_key("u").tag("t").idempotency_key("i");
+        job.fair_key("f")
     };
     let text = StoredJob::enqueued(&job(), 0);
     let text: serde_json::Value = serde_json::from_str(&text.encode().unwrap()).unwrap();
@@ -67,6 +97,7 @@ async fn a_damaged_job_leaves_nothing_behind_whatever_the_field() {
             .unwrap();
         let bad = job();
         let next = NewJob::new("mail", &1).lane("l").permit("api");
+        let next = next.fair_key("f");
         let both = [bad.clone(), next.clone()];
         store.enqueue(&both).await.unwrap();
         testing::spoil_field(&store, bad.id(), field).await.unwrap();
@@ -273,7 +304,7 @@ async fn a_running_job_that_is_damaged_keeps_its_permit_until_its_claim_ends() {
         let reported = store.report(&[report]).await.unwrap();
         assert!(matches!(reported[0], Reported::Applied { .. }), "{field}");
         assert_eq!(store.permits().await.unwrap()[0].held, 1, "{field}");
-        let (delay, error) = (std::time::Duration::ZERO, "it failed".to_owned());
+        let (delay, error) = (Duration::ZERO, "it failed".to_owned());
         settle(&store, token, Outcome::Retry { delay, error }).await;
         assert_eq!(
             state(&store, &jobs[0]).await.unwrap_or(JobState::Failed),
@@ -354,7 +385,7 @@ async fn data_without_a_format_is_refused() {
 #[tokio::test]
 async fn a_lock_that_cannot_be_read_may_be_held() {
     let store = store();
-    let hour = std::time::Duration::from_secs(3_600);
+    let hour = Duration::from_secs(3_600);
     let first = store.acquire(&name("lock"), &name("a"), hour).await;
     assert!(matches!(first.unwrap(), Acquired::Acquired { .. }));
     testing::spoil_lock(&store, &name("lock")).await.unwrap();

@@ -323,32 +323,32 @@ fn queues_are_paused_and_resumed() {
 
 #[test]
 fn kinds_are_paused_and_resumed_with_a_reason() {
-    let place = Place::migrated();
-    place.run(&["pauses"]).exits(0).says("nothing is paused");
-    place.enqueue(&["mail", "1"]);
+    let dir = WorkDir::migrated();
+    dir.run(&["pauses"]).exits(0).says("nothing is paused");
+    dir.enqueue(&["mail", "1"]);
     let pause = ["kinds", "pause", "mail", "--by", "alice", "--reason", "why"];
-    assert_eq!(place.json(&pause)["changed"], true);
-    place.run(&pause).exits(0).says("already");
+    assert_eq!(dir.json(&pause)["changed"], true);
+    dir.run(&pause).exits(0).says("already");
     let queue = ["queues", "pause", "later", "--new", "--reason", "moves"];
-    place.run(&queue).exits(0);
-    let listed = place.run(&["pauses"]).exits(0);
+    dir.run(&queue).exits(0);
+    let listed = dir.run(&["pauses"]).exits(0);
     for text in ["queue", "later", "moves", "kind", "mail", "alice", "why"] {
         assert!(listed.stdout.contains(text), "{listed:?}");
     }
-    let pauses = &place.json(&["pauses"])["pauses"];
+    let pauses = &dir.json(&["pauses"])["pauses"];
     assert_eq!(pauses[1]["reason"], "why");
     assert_eq!(pauses[1]["by"], "alice");
-    assert_eq!(place.json(&["queues"])["queues"][0]["paused"], false);
+    assert_eq!(dir.json(&["queues"])["queues"][0]["paused"], false);
     let resume = ["kinds", "resume", "mail"];
-    place.run(&resume).exits(0).says("Done");
-    place.run(&resume).exits(0).says("The kind was not paused.");
+    dir.run(&resume).exits(0).says("Done");
+    dir.run(&resume).exits(0).says("The kind was not paused.");
     for unknown in [["kinds", "pause", "mial"], ["kinds", "resume", "mial"]] {
-        place.run(&unknown).exits(3).complains("no kind `mial`");
+        dir.run(&unknown).exits(3).complains("no kind `mial`");
     }
-    place.run(&["kinds", "pause", "mial", "--new"]).exits(0);
+    dir.run(&["kinds", "pause", "mial", "--new"]).exits(0);
     let long = "x".repeat(1_025);
     let refused = ["kinds", "pause", "mail", "--reason", &long];
-    place.run(&refused).exits(2).complains("reason");
+    dir.run(&refused).exits(2).complains("reason");
 }
 
 #[test]
