@@ -193,10 +193,10 @@ pub use ratchet_core::{
     model::{Claim, Outcome, Settlement},
 };
 
-// Rate limits.
+// Rate limits and circuit breakers.
 #[doc(inline)]
 pub use ratchet_core::{
-    Rate, RateLimit,
+    BreakerInfo, BreakerState, CircuitBreaker, Rate, RateLimit,
     limiter::{HybridLimiter, LocalLimiter, RateKey, RateLimiter, StrictLimiter},
     model::RateAnswer,
 };

@@ -12,6 +12,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod breaker;
 pub mod claiming;
 pub mod client;
 pub mod cluster;
@@ -49,6 +50,7 @@ pub mod throughput;
 pub mod time;
 pub mod trace;
 
+pub use breaker::{BreakerInfo, BreakerState, CircuitBreaker};
 pub use client::{
     ArchiveClient, Bulk, BulkCounts, Client, RecurringClient, Step, StreamCounts, StreamError,
     VersionWatch, Wakes, Workflow,

@@ -7,6 +7,7 @@ use super::run::Run;
 use super::shared::Shared;
 use super::stats::{NodeStats, PoolStats};
 use super::{drain, loops};
+use crate::breaker::BreakerInfo;
 use crate::client::Client;
 use crate::cluster::Leadership;
 use crate::error::{Result, StoreError};
@@ -178,6 +179,13 @@ impl Node {
             .iter()
             .map(|pool| NodePool::stats(pool))
             .collect()
+    }
+
+    /// Returns the state of each [circuit breaker](crate::CircuitBreaker) of this node, ordered by
+    /// kind.
+    #[must_use]
+    pub fn breakers(&self) -> Vec<BreakerInfo> {
+        self.shared.breakers.list()
     }
 
     /// Runs jobs until `shutdown` is ready or an operator asks the node to drain. Then drains the

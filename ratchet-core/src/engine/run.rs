@@ -7,6 +7,7 @@ use tokio_util::task::TaskTracker;
 
 use super::claim::poller::PollerHandles;
 use super::execute::admission::Admission;
+use super::execute::breakers::BreakerHandles;
 use super::execute::executor::ExecutorHandles;
 use super::execute::reporter::Reporter;
 use super::execute::running::RunningSet;
@@ -216,6 +217,12 @@ impl Parts {
                 Arc::clone(&self.shared.common),
                 Arc::clone(&self.shared.limits),
             ),
+            breakers: BreakerHandles {
+                common: Arc::clone(&self.shared.common),
+                breakers: Arc::clone(&self.shared.breakers),
+                claims: Arc::clone(&self.claims),
+                wake_queue: Arc::clone(&self.shared.wake_queue),
+            },
             suspects: Suspects::default(),
             newer_payloads: Arc::clone(&self.shared.newer_payloads),
             registry: Arc::clone(&self.shared.registry),
@@ -275,6 +282,7 @@ impl Parts {
             totals: Arc::clone(&self.shared.totals),
             gauge: Gauge::new(),
             profile,
+            breakers: Arc::clone(&self.shared.breakers),
             gate: self.shared.gate(),
             wake_queue: Arc::clone(&self.shared.wake_queue),
             capacity: self.shared.capacity(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::common::Common;
+use super::execute::breakers::Breakers;
 use super::execute::newer_payloads::NewerPayloads;
 use super::hooks::Hooks;
 use super::lead::daemon::Daemon;
@@ -16,6 +17,7 @@ use super::pools::partition::Share;
 use super::settings::config::Config;
 use super::stats::NodeStats;
 use super::totals::Totals;
+use crate::breaker::CircuitBreaker;
 use crate::client::{Calls, Client, OwnNode, WakeQueue};
 use crate::cluster::ClusterCoordinator;
 use crate::handler::{Registry, StateMap};
@@ -51,6 +53,7 @@ pub(super) struct Shared {
     pub(super) profile: NodeProfile,
     /// The rate limit of each limited kind, keyed by the kind and by each of its aliases.
     pub(super) limits: Arc<BTreeMap<Name, Arc<Counted>>>,
+    pub(super) breakers: Arc<Breakers>,
     /// The sender id in the wakeups that this node sends. The node uses it to recognize its own
     /// wakeups.
     pub(super) source: NodeId,
@@ -81,6 +84,7 @@ pub(super) struct Settings {
     pub(super) declared: Vec<Definition>,
     pub(super) profile: NodeProfile,
     pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) breakers: BTreeMap<Name, CircuitBreaker>,
     pub(super) permits: BTreeMap<Name, u32>,
     /// The seed of the random jitter, for reproducible tests. `None` for a random seed.
     pub(super) seed: Option<u64>,
@@ -102,6 +106,7 @@ impl Shared {
             settings.permits,
         );
         let limits = counted(settings.limits, &settings.registry, &calls);
+        let breakers = Breakers::new(settings.breakers, &settings.registry);
         let pools = settings.pools.into_iter().map(NodePool::new);
         Self {
             common: Arc::new(Common::new(calls, settings.config, settings.seed)),
@@ -121,6 +126,7 @@ impl Shared {
             declared: Arc::new(settings.declared),
             profile: settings.profile,
             limits: Arc::new(limits),
+            breakers: Arc::new(breakers),
             source,
             wake_queue,
             node_status: NodeStatusCell::default(),

@@ -201,7 +201,7 @@ catalog! {
         "Claims that this node lost before they ended, while they waited or while their bodies \
          ran.";
     JOBS_PUT_OFF: Counter "ratchet_jobs_put_off_total"
-        [POOL, one_of("reason", &["suspect", "newer_payload", "rate_limit", "rate_limit_key", "limiter_failed"])]
+        [POOL, one_of("reason", &["suspect", "newer_payload", "rate_limit", "rate_limit_key", "limiter_failed", "breaker"])]
         "Claimed jobs that were given back because their bodies may not begin yet.";
 
     // Running.
@@ -229,6 +229,11 @@ catalog! {
          claim of the job was lost when its node crashed or stopped.";
     RATE_LIMIT_WAIT: Histogram "ratchet_rate_limit_wait_seconds" [KIND]
         "Waiting time that a rate limiter imposed on a job.";
+    BREAKERS_OPEN: Gauge "ratchet_breakers_open" [KIND]
+        "Number of nodes of this process on which the circuit breaker of the kind is open or half-open.";
+    BREAKER_CHANGES: Counter "ratchet_breaker_changes_total"
+        [KIND, one_of("change", &["opened", "reopened", "closed"])]
+        "Changes of circuit breakers. `reopened`: a probe did not succeed.";
     PERMIT_WAIT: Histogram "ratchet_permit_wait_seconds" [POOL]
         "Same as ratchet_job_wait_seconds, for jobs that needed a permit.";
     PERMIT_RESTS: Counter "ratchet_permit_rests_total" [POOL]

@@ -55,6 +55,7 @@ pub(crate) enum NotYet {
     RateLimit,
     RateLimitKey,
     LimiterFailed,
+    Breaker,
 }
 
 impl PoolMetrics {
@@ -134,6 +135,7 @@ impl PoolMetrics {
             NotYet::RateLimit => "rate_limit",
             NotYet::RateLimitKey => "rate_limit_key",
             NotYet::LimiterFailed => "limiter_failed",
+            NotYet::Breaker => "breaker",
         };
         let values = [self.pool.clone(), reason.into()];
         JOBS_PUT_OFF.counter(values).increment(1);

@@ -4,11 +4,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::catalog::{
-    CLAIMS_RECLAIMED, CLAIMS_UNDELIVERED, CLAIMS_UNHELD, CLOCK_SKEW, CLOCK_STEPS, DAEMON_FAILURES,
-    DAEMON_STARTS, DATABASE_REWINDS, DRAIN, HEARTBEAT, HEARTBEATS, HOOK_PANICS, JOB_ACTIONS,
-    JOBS_EXHAUSTED, LOOP_PANICS, MAINTENANCE, MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT,
-    RECLAIM, RECURRING_FIRED, RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS,
-    SIGNALS_EXPIRED, TAKEN_FOR_DEAD,
+    BREAKER_CHANGES, BREAKERS_OPEN, CLAIMS_RECLAIMED, CLAIMS_UNDELIVERED, CLAIMS_UNHELD,
+    CLOCK_SKEW, CLOCK_STEPS, DAEMON_FAILURES, DAEMON_STARTS, DATABASE_REWINDS, DRAIN, HEARTBEAT,
+    HEARTBEATS, HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED, LOOP_PANICS, MAINTENANCE,
+    MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT, RECLAIM, RECURRING_FIRED,
+    RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS, SIGNALS_EXPIRED,
+    TAKEN_FOR_DEAD,
 };
 use super::record::Amount;
 use crate::error::Result;
@@ -127,6 +128,17 @@ pub(crate) fn reports(sent: usize, answers: &Result<Vec<Reported>>) {
 
 pub(crate) fn rate_limit_wait(kind: &Name, wait: Duration) {
     RATE_LIMIT_WAIT.histogram([kind.shared()]).record(wait);
+}
+
+/// Changes the number of nodes on which the circuit breaker of a kind is not closed.
+pub(crate) fn breaker_open(kind: &Name, nodes: f64) {
+    BREAKERS_OPEN.gauge([kind.shared()]).increment(nodes);
+}
+
+/// Counts a change of a circuit breaker: `opened`, `reopened` or `closed`.
+pub(crate) fn breaker_changed(kind: &Name, change: &'static str) {
+    let values = [kind.shared(), change.into()];
+    BREAKER_CHANGES.counter(values).increment(1);
 }
 
 pub(crate) fn nodes_died(count: usize) {

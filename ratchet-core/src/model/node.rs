@@ -192,6 +192,9 @@ pub struct NodeProfile {
     /// passive node of an active-passive group. `None` for a node of an earlier version, which does
     /// not report them.
     pub pools: Option<Vec<PoolProfile>>,
+    /// The kinds whose [circuit breaker](crate::CircuitBreaker) is open or half-open on this node,
+    /// in order.
+    pub open_breakers: Vec<Name>,
 }
 
 impl NodeProfile {
@@ -204,6 +207,7 @@ impl NodeProfile {
             kinds: None,
             zone_data: None,
             pools: None,
+            open_breakers: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::model::{Heartbeat, NodeLoad, NodeProfile, NodeRecord, NodeTotals, PoolProfile};
+use crate::name::Name;
 use crate::schedule::ZoneData;
 
 /// The key of the zone data. The keys of the totals are at the same level of the JSON object.
@@ -14,6 +15,8 @@ const ZONE_DATA: &str = "zone_data";
 const UNHELD_CLAIMS: &str = "unheld_claims";
 /// The key of the pools.
 const POOLS: &str = "pools";
+/// The key of the kinds whose circuit breaker is not closed.
+const OPEN_BREAKERS: &str = "open_breakers";
 
 #[derive(Serialize)]
 struct Notes<'a> {
@@ -25,6 +28,8 @@ struct Notes<'a> {
     unheld_claims: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pools: Option<&'a [PoolProfile]>,
+    #[serde(skip_serializing_if = "<[Name]>::is_empty")]
+    open_breakers: &'a [Name],
 }
 
 impl NodeLoad {
@@ -34,7 +39,13 @@ impl NodeLoad {
         let zone_data = profile.zone_data.as_ref();
         let unheld_claims = self.unheld_claims;
         let pools = profile.pools.as_deref();
-        if totals.is_none() && zone_data.is_none() && unheld_claims.is_none() && pools.is_none() {
+        let open_breakers = &*profile.open_breakers;
+        let has_none = totals.is_none()
+            && zone_data.is_none()
+            && unheld_claims.is_none()
+            && pools.is_none()
+            && open_breakers.is_empty();
+        if has_none {
             return None;
         }
         let notes = Notes {
@@ -42,6 +53,7 @@ impl NodeLoad {
             zone_data,
             unheld_claims,
             pools,
+            open_breakers,
         };
         match serde_json::to_string(&notes) {
             Ok(text) => Some(text),
@@ -51,8 +63,9 @@ impl NodeLoad {
 }
 
 impl Heartbeat {
-    /// Returns the totals, the zone data, the number of unheld claims and the pools as one JSON
-    /// text, which stores save. `None` if the heartbeat has none of them.
+    /// Returns the totals, the zone data, the number of unheld claims, the pools and the open
+    /// circuit breakers as one JSON text, which stores save. `None` if the heartbeat has none of
+    /// them.
     ///
     /// ```
     /// use std::time::Duration;
@@ -77,8 +90,8 @@ impl Heartbeat {
 }
 
 impl NodeRecord {
-    /// Sets the totals, the zone data, the number of unheld claims and the pools from the text that
-    /// [`Heartbeat::notes`] of this or another version returned.
+    /// Sets the totals, the zone data, the number of unheld claims, the pools and the open circuit
+    /// breakers from the text that [`Heartbeat::notes`] of this or another version returned.
     ///
     /// A part that is missing or unreadable becomes `None`, so that the rest of the node can still
     /// be read. If only some of the totals are missing, they become 0. Unknown keys are ignored.
@@ -90,6 +103,8 @@ impl NodeRecord {
         let unheld_claims = notes.remove(UNHELD_CLAIMS);
         self.load.unheld_claims = unheld_claims.and_then(read_value);
         self.profile.pools = notes.remove(POOLS).and_then(read_value);
+        let open_breakers = notes.remove(OPEN_BREAKERS).and_then(read_value);
+        self.profile.open_breakers = open_breakers.unwrap_or_default();
         self.load.totals = match notes.is_empty() {
             true => None,
             false => read_value(Value::Object(notes)),
@@ -108,7 +123,6 @@ mod tests {
     use super::*;
     use crate::id::NodeId;
     use crate::model::NodeStatus;
-    use crate::name::Name;
     use crate::route::Selection;
     use crate::time::from_millis;
 
@@ -174,6 +188,25 @@ mod tests {
         ] {
             let notes = beat(said.clone()).notes();
             assert_eq!(read(notes.as_deref()), said, "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn open_breakers_come_back_and_are_empty_if_they_are_missing_or_unreadable() {
+        let kinds = ["a", "größe"].map(|kind| Name::new("kind", kind).unwrap());
+        let mut beat = beat((None, None, None, None));
+        let mut row = NodeRecord::joined(&beat, from_millis(0));
+        beat.profile.open_breakers = kinds.to_vec();
+        row.read_notes(beat.notes().as_deref());
+        assert_eq!(row.profile.open_breakers, kinds);
+        for notes in [
+            None,
+            Some(r#"{"begun":1}"#),
+            Some(r#"{"open_breakers":[""]}"#),
+        ] {
+            row.profile.open_breakers = kinds.to_vec();
+            row.read_notes(notes);
+            assert!(row.profile.open_breakers.is_empty(), "{notes:?}");
         }
     }
 

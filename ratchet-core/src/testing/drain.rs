@@ -25,8 +25,9 @@ const PAGE: usize = 500;
 /// store. All hooks have been called when the drain returns. The node must not be running. During
 /// the drain, the node is a member of the cluster. The drain runs only jobs that the node may
 /// claim. Jobs of other or paused kinds, in paused queues, or that require other capabilities do
-/// not change. Jobs that a [rate limit](crate::NodeBuilder::rate_limit) delays do not run either.
-/// The next drain tries these delayed jobs again.
+/// not change. Jobs that a [rate limit](crate::NodeBuilder::rate_limit) or a
+/// [circuit breaker](crate::NodeBuilder::circuit_breaker) delays do not run either. The next drain
+/// tries these delayed jobs again.
 ///
 /// First, the drain fires due slots of recurring definitions, including the definitions that the
 /// node declares, and fails jobs whose signal was not delivered in time. The drain does nothing

@@ -1,6 +1,7 @@
 //! The guarantees of nodes, on the memory store under paused time.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod breakers;
 mod bulk;
 mod calls;
 mod cancel;

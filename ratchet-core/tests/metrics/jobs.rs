@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use ratchet_core::memory::Fault;
 use ratchet_core::metrics::*;
+use ratchet_core::store::JobStore;
 use ratchet_core::{
-    Job, JobContext, JobError, JobId, JobResult, JobState, NewJob, Pool, RateLimit, RetryPolicy,
+    CircuitBreaker, Job, JobContext, JobError, JobId, JobResult, JobState, NewJob, Pool, RateLimit,
+    RetryPolicy,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::kit::{Started, World};
+use crate::kit::{Scripted, Started, World};
 use crate::recorder::Metrics;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -264,6 +266,42 @@ pub(crate) async fn what_may_not_begin_is_put_off(metrics: &Metrics) {
             .values(STORE_BACKOFF, &[("loop", "limiter")])
             .is_empty()
     );
+    node.stop().await.unwrap();
+}
+
+pub(crate) async fn a_circuit_breaker_opens_and_closes(metrics: &Metrics) {
+    let world = World::new();
+    let down = Arc::new(AtomicBool::new(true));
+    let new = |_| {
+        let down = Arc::clone(&down);
+        world.job("charge", move |_| {
+            let down = down.load(Ordering::SeqCst);
+            async move {
+                match down {
+                    true => Err(JobError::from("down")),
+                    false => Ok(()),
+                }
+            }
+        })
+    };
+    let breaker = CircuitBreaker::new().min_attempts(3).open_for(30 * SECOND);
+    let builder = world.builder().concurrency(1);
+    let node = builder
+        .circuit_breaker::<Scripted>(breaker)
+        .build()
+        .unwrap();
+    let node = Started::new(node);
+    let jobs: Vec<NewJob> = (0..20).map(new).collect();
+    world.store.enqueue(&jobs).await.unwrap();
+    let open = || metrics.sum(BREAKERS_OPEN, &[("kind", "scripted")]);
+    let changes = |change| metrics.sum(BREAKER_CHANGES, &[("change", change)]);
+    sleep(20 * SECOND).await;
+    assert_eq!((open(), changes("opened")), (1.0, 1.0));
+    sleep(20 * SECOND).await;
+    assert_eq!((open(), changes("reopened")), (1.0, 1.0));
+    down.store(false, Ordering::SeqCst);
+    sleep(80 * SECOND).await;
+    assert_eq!((open(), changes("closed")), (0.0, 1.0));
     node.stop().await.unwrap();
 }
 

@@ -56,6 +56,7 @@ scenarios! {
     jobs::waiting_is_measured_from_when_a_job_was_due,
     jobs::a_body_that_stalls_is_lost,
     jobs::what_may_not_begin_is_put_off,
+    jobs::a_circuit_breaker_opens_and_closes,
     jobs::jobs_with_permits_wait_apart,
     jobs::prefetched_claims_are_held_and_handed_back,
     jobs::a_job_that_kills_its_nodes_is_a_suspect_and_then_a_dead_letter,

@@ -15,10 +15,10 @@ export async function confirm(question) {
 export function ask({ title, text, yes, danger = false, label, most }) {
   return new Promise((resolve) => {
     let answer = null;
-    const input = label && h("input", { type: "text", maxlength: most, class: "wide" });
+    const input = label && h("input", { type: "text", maxlength: most });
     const dialog = open(title, [
       ...[text].flat().map((line) => h("p", null, line)),
-      input && h("p", null, h("label", null, label, " ", input)),
+      input && h("label", { class: "field" }, label, input),
       h("div", { class: "ends" },
         h("button", { class: "button", type: "button", autofocus: danger, onclick: () => dialog.close() }, "Leave it"),
         h("button", {

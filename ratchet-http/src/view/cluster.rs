@@ -63,6 +63,9 @@ pub struct Node {
     /// The totals since the node was built; null if the node runs an older version, which does not
     /// report totals.
     pub totals: Option<Totals>,
+    /// The kinds whose circuit breaker is open or half-open on the node, so that it claims no jobs
+    /// of these kinds, or only one at a time.
+    pub open_breakers: Vec<String>,
     /// The time-zone data that the node uses for recurring jobs; null if the node runs an older
     /// version, which does not report this data.
     pub zone_data: Option<ZoneData>,
@@ -114,6 +117,7 @@ impl Node {
             leads: Vec::new(),
             clock_skew_ms: None,
             totals: node.load.totals.map(Totals::from),
+            open_breakers: names(&node.profile.open_breakers),
             zone_data: node.profile.zone_data.clone().map(ZoneData::from),
         }
     }
@@ -272,6 +276,52 @@ pub struct OwnNode {
     pub running: usize,
     /// The maximum number of bodies that the node runs at once.
     pub capacity: usize,
+    /// The circuit breakers of the node, sorted by kind.
+    pub breakers: Vec<Breaker>,
+}
+
+/// A circuit breaker of a node. While it is open, the node claims no jobs of the kind.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Breaker {
+    /// The kind.
+    pub kind: String,
+    /// The state of the breaker.
+    pub state: BreakerState,
+    /// Number of attempts in the window. 0 unless the breaker is closed.
+    pub attempts: u32,
+    /// Number of these attempts that failed.
+    pub failures: u32,
+    /// Time until the next probe, in milliseconds. Null unless the breaker is open.
+    pub probe_in_ms: Option<u64>,
+}
+
+/// The state of a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// The node runs jobs of the kind.
+    Closed,
+    /// The node claims no jobs of the kind.
+    Open,
+    /// The next job of the kind is a probe, or a probe is running.
+    HalfOpen,
+}
+
+impl From<&ratchet_core::BreakerInfo> for Breaker {
+    fn from(breaker: &ratchet_core::BreakerInfo) -> Self {
+        Self {
+            kind: breaker.kind.to_string(),
+            state: match breaker.state {
+                ratchet_core::BreakerState::Closed => BreakerState::Closed,
+                ratchet_core::BreakerState::Open => BreakerState::Open,
+                ratchet_core::BreakerState::HalfOpen => BreakerState::HalfOpen,
+            },
+            attempts: breaker.attempts,
+            failures: breaker.failures,
+            probe_in_ms: breaker.probe_in.map(millis),
+        }
+    }
 }
 
 impl From<&ratchet_core::Node> for OwnNode {
@@ -282,6 +332,7 @@ impl From<&ratchet_core::Node> for OwnNode {
             status: node.status().into(),
             running: node.running(),
             capacity: node.capacity(),
+            breakers: node.breakers().iter().map(Into::into).collect(),
         }
     }
 }

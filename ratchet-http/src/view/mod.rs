@@ -40,7 +40,10 @@ mod work;
 
 pub use attempt::{Attempt, Attempts, Outcome};
 pub use batch::{Batch, Batches};
-pub use cluster::{Cluster, Leader, Node, NodeStatus, OwnNode, Role, Status, Totals, is_live};
+pub use cluster::{
+    Breaker, BreakerState, Cluster, Leader, Node, NodeStatus, OwnNode, Role, Status, Totals,
+    is_live,
+};
 pub use counts::{Matching, MatchingByState};
 pub use events::{ChangedJobs, ChangedNodes, Failures, Lagged, Tick};
 pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};

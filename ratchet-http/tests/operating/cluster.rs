@@ -5,11 +5,11 @@ use std::sync::Arc;
 use ratchet_core::model::{Heartbeat, NodeStatus};
 use ratchet_core::schedule::ZoneData;
 use ratchet_core::store::NodeStore;
-use ratchet_core::{MemoryStore, Name, NewJob, NodeId, Ratchet};
+use ratchet_core::{CircuitBreaker, Job, MemoryStore, Name, NewJob, NodeId, Ratchet};
 use ratchet_http::Api;
 use serde_json::{Value, json};
 
-use crate::kit::{Flaky, Running, SECOND, get, node, until, until_status};
+use crate::kit::{Flaky, Nap, Running, SECOND, build, builder, get, node, until, until_status};
 
 #[tokio::test(start_paused = true)]
 async fn a_node_says_what_it_is_to_the_cluster() {
@@ -56,6 +56,32 @@ async fn a_node_says_what_it_is_to_the_cluster() {
     until(&others.router(), "/cluster/status", role).await;
     first.left().await;
     second.left().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn circuit_breakers_are_shown_for_the_own_node_and_if_open_for_all() {
+    let store = MemoryStore::new();
+    let breaker = CircuitBreaker::new().min_attempts(2).open_for(60 * SECOND);
+    let node = build(builder(store).circuit_breaker::<Nap>(breaker));
+    let api = Api::builder(node.client().clone()).node(&node);
+    let router = api.build().unwrap().router();
+    let running = Running::start(&node);
+    let status = until(&router, "/cluster/status", |_| true).await;
+    let closed = json!([{
+        "kind": "nap", "state": "closed", "attempts": 0, "failures": 0, "probe_in_ms": null,
+    }]);
+    assert_eq!(status["node"]["breakers"], closed);
+    for _ in 0..3 {
+        node.enqueue(Nap { ms: 1, fails: true }.into_job())
+            .await
+            .unwrap();
+    }
+    let open = |status: &Value| status["node"]["breakers"][0]["state"] == "open";
+    let status = until(&router, "/cluster/status", open).await;
+    assert!(status["node"]["breakers"][0]["probe_in_ms"].is_u64());
+    let published = |cluster: &Value| cluster["nodes"][0]["open_breakers"] == json!(["nap"]);
+    until(&router, "/cluster/nodes", published).await;
+    running.left().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,6 +90,7 @@ pub(super) fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Finding> {
     findings.extend(nodes(&silent, &live, seen));
     findings.extend(leaders(&live, &seen.leaders));
     findings.extend(unheld_claims(&live));
+    findings.extend(open_breakers(&live));
     findings.extend(zone_data(&live));
     findings.extend(seen.stranded.iter().map(stranded));
     findings.extend(overdue(seen, tolerance.overdue));
@@ -242,6 +243,26 @@ fn zone_data(live: &[&NodeRecord]) -> Option<Finding> {
         return None;
     };
     Some(finding.detail(detail))
+}
+
+/// Returns a finding for each kind whose circuit breaker is open on live nodes.
+fn open_breakers(live: &[&NodeRecord]) -> Vec<Finding> {
+    let mut kinds: BTreeMap<&Name, Vec<&str>> = BTreeMap::new();
+    for node in live {
+        for kind in &node.profile.open_breakers {
+            kinds.entry(kind).or_default().push(node.label.as_str());
+        }
+    }
+    let finding = |(kind, labels): (&Name, Vec<&str>)| {
+        found(
+            Severity::Warning,
+            "breaker_open",
+            format!("The circuit breaker of `{kind}` is open, because most of its attempts failed"),
+            "Repair what the jobs need. A probe closes the breaker when it succeeds.",
+        )
+        .detail(format!("on the nodes {}", labels.join(", ")))
+    };
+    kinds.into_iter().map(finding).collect()
 }
 
 fn stranded(due: &DueRoute) -> Finding {
@@ -452,6 +473,15 @@ mod tests {
         assert!(codes(&seen).is_empty());
         seen.skew = -1_600;
         assert_eq!(codes(&seen), ["clock_skew"]);
+    }
+
+    #[test]
+    fn open_breakers_are_reported_once_for_each_kind() {
+        let mut seen = seen(vec![node(3), node(3)]);
+        let kinds = ["a", "b"].map(|kind| Name::new("kind", kind).unwrap());
+        seen.nodes[0].profile.open_breakers = kinds[..1].to_vec();
+        seen.nodes[1].profile.open_breakers = kinds.to_vec();
+        assert_eq!(codes(&seen), ["breaker_open", "breaker_open"]);
     }
 
     #[test]

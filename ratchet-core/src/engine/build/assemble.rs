@@ -23,7 +23,8 @@ impl NodeBuilder {
     /// [`BuildError`] with every problem, such as bad names, names that two job types claim,
     /// missing state, pools that cannot work, or timings that conflict.
     pub fn build(self) -> Result<Node, BuildError> {
-        let limit_problems = self.limit_problems();
+        let mut limit_problems = self.limit_problems();
+        limit_problems.extend(self.breaker_problems());
         let permit_problem = self.permit_problem();
         #[cfg_attr(
             not(feature = "tower"),
@@ -110,6 +111,7 @@ impl NodeBuilder {
             declared: self.declared,
             profile,
             limits: self.limits,
+            breakers: self.breakers,
             permits: self.permits,
             seed: self.seed,
         });

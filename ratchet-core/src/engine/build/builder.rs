@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::breaker::CircuitBreaker;
 use crate::cluster::ClusterCoordinator;
 use crate::engine::failure_log::FailureLog;
 use crate::engine::hooks::Hooks;
@@ -60,6 +61,7 @@ pub struct NodeBuilder {
     pub(super) declared: Vec<Definition>,
     pub(super) seed: Option<u64>,
     pub(super) limits: BTreeMap<Name, Limit>,
+    pub(super) breakers: BTreeMap<Name, CircuitBreaker>,
     pub(super) permits: BTreeMap<Name, u32>,
     pub(super) problems: Vec<SettingProblem>,
 }
@@ -90,6 +92,7 @@ impl NodeBuilder {
             declared: Vec::new(),
             seed: None,
             limits: BTreeMap::new(),
+            breakers: BTreeMap::new(),
             permits: BTreeMap::new(),
             problems: Vec::new(),
         }

@@ -1,6 +1,7 @@
 //! Builds nodes: the setters of [`NodeBuilder`] and the checks of the settings.
 
 mod assemble;
+mod breakers;
 mod builder;
 mod check;
 mod environment;

@@ -209,10 +209,15 @@ impl Poller {
     /// result is longer than `wait` if the last polls found few jobs.
     fn quiet_wait(&self, run: &PollerHandles, pool: &RunPool, wait: Duration) -> Duration {
         let longest = run.common.config.poll_max;
-        if self.failing || self.delay < longest || pool.throttles.next().is_some() {
+        if self.failing || self.delay < longest {
             return wait;
         }
-        run.common.pause(longest * QUIET)
+        let quiet = run.common.pause(longest * QUIET);
+        let throttled = pool.throttles.next();
+        throttled.map_or(quiet, |at| {
+            let until = at.saturating_duration_since(time::monotonic());
+            quiet.min(until).max(wait)
+        })
     }
 
     /// Asks for jobs of these kinds. Returns how many jobs the store returned, or `None` if the

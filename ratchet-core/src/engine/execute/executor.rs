@@ -13,12 +13,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::admission::{self, Admission};
+use super::breakers::{self, BreakerHandles};
 use super::newer_payloads::{self, NewerPayloads};
 use super::outcome::{Ended, outcome};
 use super::reporter::{JobReports, Reporter};
 use super::running::{RunningJob, RunningSet};
 use super::span;
 use super::suspects::{self, Suspects};
+use crate::breaker::AttemptEnd;
 use crate::client::{Client, RetryDelays};
 use crate::engine::common::Common;
 use crate::engine::lead::gate::Gate;
@@ -51,6 +53,7 @@ pub(crate) struct ExecutorHandles {
     pub(crate) reporter: Arc<Reporter>,
     pub(crate) gate: Gate,
     pub(crate) admission: Admission,
+    pub(crate) breakers: BreakerHandles,
     pub(crate) suspects: Suspects,
     pub(crate) newer_payloads: Arc<NewerPayloads>,
     pub(crate) registry: Arc<Registry>,
@@ -129,6 +132,10 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
             false => run.claims.settle(pool, &claim, settlement),
         };
     }
+    let mut attempt = match breakers::admit(&run.breakers, pool, &claim) {
+        Ok(attempt) => attempt,
+        Err(released) => return run.claims.settle(pool, &claim, released),
+    };
     if !is_cleared(run, pool, &claim, ready.node).await {
         return;
     }
@@ -159,6 +166,15 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
         pool.metrics.panicked(&claim.route.kind);
         Stopped::Ended(Ended::Panicked(panic))
     });
+    let requested = job.cancel.reason() == Some(CancelReason::Requested);
+    if let Some(attempt) = &mut attempt {
+        attempt.ended(match requested {
+            true => AttemptEnd::Unknown,
+            false => ended.attempt(),
+        });
+    }
+    // The breaker opens before the claim is settled, so no poll for the kind comes in between.
+    drop(attempt);
     if let Stopped::Lost | Stopped::Stalled = ended {
         span::lost(&span);
         run.claims.hooks.tell(|hook| hook.job_lost(&claim));
@@ -175,7 +191,6 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
             None => settlement,
         }
     };
-    let requested = job.cancel.reason() == Some(CancelReason::Requested);
     let settlement = match ended {
         // The store cancels the job whatever the outcome in the settlement. The settlement decides
         // what metrics, spans and hooks report.
@@ -245,6 +260,23 @@ enum Stopped {
     Lost,
     /// The body did not report for its stall timeout, so the cluster will reclaim the job.
     Stalled,
+}
+
+impl Stopped {
+    /// Returns what this end shows a circuit breaker.
+    const fn attempt(&self) -> AttemptEnd {
+        match self {
+            Self::Ended(Ended::Returned(Ok(_))) => AttemptEnd::Succeeded,
+            Self::Ended(Ended::Returned(Err(error))) => match error.verdict() {
+                Verdict::Retry | Verdict::RetryAfter(_) => AttemptEnd::Failed,
+                Verdict::Snooze(_) | Verdict::Discard | Verdict::Cancel => AttemptEnd::Unknown,
+            },
+            Self::Ended(Ended::Panicked(_) | Ended::TimedOut(_)) | Self::Stalled => {
+                AttemptEnd::Failed
+            }
+            Self::Unreadable(_) | Self::Interrupted | Self::Lost => AttemptEnd::Unknown,
+        }
+    }
 }
 
 /// Runs the body of a job under its timeout. The caller catches every panic in here, such as a

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::load::Gauge;
 use crate::client::{RetryDelays, WakeQueue};
 use crate::engine::common::Common;
+use crate::engine::execute::breakers::Breakers;
 use crate::engine::execute::running::RunningSet;
 use crate::engine::lead::gate::Gate;
 use crate::engine::lead::roles::Roles;
@@ -52,6 +53,7 @@ pub(crate) struct HeartbeatHandles {
     /// time-zone data, which was read when the run began: reading that version from files is too
     /// slow for a heartbeat.
     pub(crate) profile: NodeProfile,
+    pub(crate) breakers: Arc<Breakers>,
     pub(crate) gate: Gate,
     pub(crate) wake_queue: Arc<WakeQueue>,
     /// Maximum number of job bodies that the node runs at once.
@@ -151,6 +153,7 @@ pub(crate) async fn beat(run: &HeartbeatHandles, status: NodeStatus) -> Result<H
             pools.map(|pool| pool.profile(kinds)).collect()
         }
     });
+    profile.open_breakers = run.breakers.not_closed();
     let (label, interval) = (run.identity.label().clone(), run.interval.publish());
     let node = run.identity.node();
     run.wake_queue.set_node(node);

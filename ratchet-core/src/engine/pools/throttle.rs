@@ -1,5 +1,5 @@
-//! Throttles: kinds whose jobs a poller requests rarely, or not at all, because a rate limit delays
-//! these jobs.
+//! Throttles: kinds whose jobs a poller requests rarely, or not at all, because a rate limit or a
+//! circuit breaker delays these jobs.
 //!
 //! A claimed job that may not begin would only be handed back. So a kind that must wait is left out
 //! of the ordinary requests of its pool. When the wait is over, the poller requests jobs of this
@@ -21,7 +21,8 @@ use crate::rate::Rate;
 /// allows only a small burst. It is longer if the rate allows fewer than one start in this time.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Kinds of one pool that are throttled: their jobs must wait for a rate limit.
+/// Kinds of one pool that are throttled: their jobs must wait for a rate limit or a circuit
+/// breaker.
 #[derive(Debug, Default)]
 pub(crate) struct Throttles(Mutex<BTreeMap<Name, Throttle>>);
 
@@ -49,6 +50,20 @@ impl Throttles {
             ask_at: until,
             share,
             pause,
+            failing: None,
+        };
+        self.kinds().insert(kind.clone(), throttle);
+    }
+
+    /// Throttles a kind because its circuit breaker is open. No job of the kind may begin before
+    /// `wait` has passed. Then the poller requests one job, and another one after the same time.
+    pub(crate) fn stop(&self, kind: &Name, wait: Duration, now: Instant) {
+        let until = now + wait;
+        let throttle = Throttle {
+            closed_until: until,
+            ask_at: until,
+            share: 1,
+            pause: wait.max(STEP),
             failing: None,
         };
         self.kinds().insert(kind.clone(), throttle);
@@ -119,7 +134,8 @@ impl Throttles {
         self.kinds().values().map(|throttle| throttle.ask_at).min()
     }
 
-    /// Stops throttling a kind, after a request for it returned fewer jobs than requested.
+    /// Stops throttling a kind, after a request for it returned fewer jobs than requested, or its
+    /// circuit breaker closed.
     pub(crate) fn lift(&self, kind: &Name) {
         self.kinds().remove(kind);
     }
@@ -182,6 +198,17 @@ mod tests {
         assert_eq!(throttles.open_ones(&kinds), kinds[1..]);
         throttles.lift(&kind());
         assert_eq!(throttles.open_ones(&kinds), kinds);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stopped_kind_is_asked_for_one_job_after_each_wait() {
+        let (throttles, now) = (Throttles::default(), time::monotonic());
+        throttles.stop(&kind(), 30 * SECOND, now);
+        assert!(throttles.is_closed(&kind(), now));
+        assert_eq!(throttles.due(now + 29 * SECOND), None);
+        let due = now + 30 * SECOND;
+        assert_eq!(throttles.due(due), Some((kind(), 1)));
+        assert_eq!(throttles.next(), Some(due + 30 * SECOND));
     }
 
     #[tokio::test(start_paused = true)]

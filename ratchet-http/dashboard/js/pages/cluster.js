@@ -81,7 +81,7 @@ function nodeColumns(load) {
     { name: "totals", label: "Done", kind: "number", title: "Since it started", value: (node) => node.totals, cell: totals },
     { name: "seen", label: "Heartbeat", value: (node) => [node.last_seen_at, node.heartbeat_ms, node.clock_skew_ms], cell: (node) => [time(node.last_seen_at), h("span", { class: "under nowrap" }, `every ${duration(node.heartbeat_ms)}`), skew(node)] },
     { name: "started", label: "Started", value: (node) => [node.started_at, node.zone_data], cell: (node) => [time(node.started_at), zones(node)] },
-    { name: "offers", label: "Offers", kind: "span", value: (node) => [node.kinds, node.capabilities], cell: offers },
+    { name: "offers", label: "Offers", kind: "span", value: (node) => [node.kinds, node.capabilities, node.open_breakers], cell: (node) => [offers(node), breakers(node)] },
     { name: "do", label: "", kind: "tight span", value: (node) => [node.status, node.live], cell: (node) => drain(node, load) },
   ];
 }
@@ -118,6 +118,13 @@ function zones(node) {
   if (!node.zone_data) return null;
   const { version, source } = node.zone_data;
   return h("span", { class: "under nowrap", title: `Time-zone data: ${source}` }, `zones ${version ?? "unknown"}`);
+}
+
+/** Shows the kinds that the node does not run at present, because most of their attempts failed. */
+function breakers(node) {
+  if (!node.live || !node.open_breakers?.length) return null;
+  return h("span", { class: "badges", title: "Circuit breakers that are open: the node claims no jobs of these kinds until a probe succeeds" },
+    node.open_breakers.map((kind) => badge("paused", `breaker open: ${quoted(kind)}`)));
 }
 
 function offers(node) {

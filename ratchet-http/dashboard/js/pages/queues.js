@@ -111,7 +111,7 @@ function toggle(queue, load) {
     text, slim: true, label: `${text} the queue ${quoted(queue.name)}`, name: verb,
     title: queue.paused ? "Lets nodes claim the jobs of the queue again" : "Nodes claim no jobs of the queue until it is resumed; running jobs continue",
   }, async () => {
-    const reason = queue.paused ? null : await ask({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim no jobs of the queue until it is resumed. Running jobs continue.", label: "Reason:", most: MOST_REASON, yes: "Pause it" });
+    const reason = queue.paused ? null : await ask({ title: `Pause the queue ${quoted(queue.name)}?`, text: "Nodes claim no jobs of the queue until it is resumed. Running jobs continue.", label: "Reason", most: MOST_REASON, yes: "Pause it" });
     if (!queue.paused && reason === null) return;
     await attempt(`Could not ${verb} the queue`, async () => {
       const { changed } = await post(`api/queues/${part(queue.name)}/${verb}`, reason ? { reason } : undefined);
