@@ -1,7 +1,7 @@
 //! Stores new jobs.
 
 use ratchet_core::model::{
-    EnqueuePlan, Enqueued, HolderChange, JobFlags, JobSpec, KeyHolder, NewJob, TakenKeys,
+    EnqueuePlan, Enqueued, HolderChange, JobFlags, KeyHolder, NewJob, TakenKeys,
     payload_version_to_stored,
 };
 use ratchet_core::time::{duration_millis, to_millis};
