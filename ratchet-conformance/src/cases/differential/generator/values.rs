@@ -181,7 +181,7 @@ impl Generator {
         if number % 6 == 1 {
             job = job.all_or_nothing();
         }
-        if number % 2 == 0 && job.spec().idempotency_key.is_some() {
+        if number.is_multiple_of(2) && job.spec().idempotency_key.is_some() {
             job = job.unique_for(Duration::from_secs(3));
         }
         job = self.entangle(job);
