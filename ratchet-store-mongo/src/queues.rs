@@ -1,6 +1,6 @@
 //! [`QueueStore`] on MongoDB.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::{DueRoute, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{JobState, Name, Result};
+use ratchet_core::{JobState, Name, Result, Route};
 
 use crate::error::Result as Inner;
 use crate::pipelines;
@@ -80,13 +80,19 @@ impl MongoStore {
         let until = now.saturating_add(duration_millis(within));
         let first = self.first_due(&numbers, until).await?;
         let paused = self.paused_queues().await?;
-        let mut due = Vec::with_capacity(first.len());
+        // A route may have two numbers.
+        let mut longest: BTreeMap<Route, i64> = BTreeMap::new();
         for (number, route) in routes {
             if let Some(run_at) = first.get(&number) {
-                let paused = paused.contains(&route.queue);
-                due.push(DueRoute::at(route, paused, *run_at, now));
+                let longest = longest.entry(route).or_insert(*run_at);
+                *longest = (*run_at).min(*longest);
             }
         }
+        let due = longest.into_iter().map(|(route, run_at)| {
+            let paused = paused.contains(&route.queue);
+            DueRoute::at(route, paused, run_at, now)
+        });
+        let mut due: Vec<DueRoute> = due.collect();
         DueRoute::sort(&mut due);
         Ok(due)
     }
