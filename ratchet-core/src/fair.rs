@@ -62,13 +62,13 @@ pub fn turn(first: Option<i64>, last: Option<Last>, cost: u32, now: i64) -> i64 
 /// assert_eq!(turns, [5_999, 6_999, 7_999, 5_999]);
 /// ```
 #[derive(Debug)]
-pub struct Level<'a> {
+pub struct Level {
     first: Option<i64>,
-    last: HashMap<&'a str, Last>,
+    last: HashMap<String, Last>,
     now: i64,
 }
 
-impl<'a> Level<'a> {
+impl Level {
     /// Creates a level of which the first pending turn is known. `now` is in milliseconds since
     /// 1970.
     #[must_use]
@@ -81,12 +81,12 @@ impl<'a> Level<'a> {
     }
 
     /// Adds the last pending job of a key. Keys without pending jobs need not be added.
-    pub fn last(&mut self, key: &'a str, last: Last) {
-        self.last.insert(key, last);
+    pub fn last(&mut self, key: &str, last: Last) {
+        self.last.insert(key.to_owned(), last);
     }
 
     /// Returns the turn of the next job of a key.
-    pub fn give(&mut self, key: &'a str, cost: u32) -> i64 {
+    pub fn give(&mut self, key: &str, cost: u32) -> i64 {
         let last = self.last.get(key).copied();
         let turn = turn(self.first, last, cost, self.now);
         self.first = Some(self.first.map_or(turn, |first| first.min(turn)));

@@ -31,15 +31,15 @@ pub(crate) struct Turned<'a> {
 }
 
 /// The turns of a transaction that has locked the routes of its jobs.
-pub(crate) struct Levels<'a> {
-    levels: HashMap<(i32, i16), Level<'a>>,
+pub(crate) struct Levels {
+    levels: HashMap<(i32, i16), Level>,
     /// The time of the database, in milliseconds since 1970.
     pub(crate) now: i64,
 }
 
-impl<'a> Levels<'a> {
+impl Levels {
     /// Returns the turn of the next job. The job must be one for which the levels were read.
-    pub(crate) fn give(&mut self, job: &Turned<'a>) -> Option<i64> {
+    pub(crate) fn give(&mut self, job: &Turned<'_>) -> Option<i64> {
         let level = self.levels.get_mut(&(job.route, job.priority))?;
         Some(level.give(job.key, job.cost))
     }
@@ -48,11 +48,11 @@ impl<'a> Levels<'a> {
 impl<D: Dialect> SqlStore<D> {
     /// Locks the routes of these jobs until the transaction ends, and reads what their turns depend
     /// on. Must run in a transaction.
-    pub(crate) async fn lock_levels<'a>(
+    pub(crate) async fn lock_levels(
         &self,
         on: &mut impl Run<D>,
-        jobs: &[Turned<'a>],
-    ) -> Result<Option<Levels<'a>>> {
+        jobs: &[Turned<'_>],
+    ) -> Result<Option<Levels>> {
         let Some(sql) = self.sql().own.turns() else {
             return Ok(None);
         };
@@ -67,14 +67,14 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Reads what the turns of these jobs depend on. Their routes must be locked.
-    async fn read_levels<'a>(
+    async fn read_levels(
         &self,
         on: &mut impl Run<D>,
         sql: &TurnStatements<'_, D>,
-        jobs: &[Turned<'a>],
-    ) -> Result<Levels<'a>> {
-        let level_and_key = |job: &Turned<'a>| (job.route, job.priority, job.key);
-        let mut wanted: Vec<(i32, i16, &str)> = jobs.iter().map(level_and_key).collect();
+        jobs: &[Turned<'_>],
+    ) -> Result<Levels> {
+        let wanted = jobs.iter().map(|job| (job.route, job.priority, job.key));
+        let mut wanted: Vec<(i32, i16, &str)> = wanted.collect();
         wanted.sort_unstable();
         wanted.dedup();
         let routes: Vec<i32> = wanted.iter().map(|(route, ..)| *route).collect();

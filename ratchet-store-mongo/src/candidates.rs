@@ -1,28 +1,41 @@
 //! Finds the candidates of a claim: the routes it may claim from, and their first due jobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
-use mongodb::bson::RawDocument;
+use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
 use ratchet_core::model::ClaimRequest;
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::ClaimRank;
+use ratchet_core::priority::merge_admitted;
 use ratchet_core::{InvalidInput, JobId, Name, Priority, Route};
 
 use crate::error::Result;
-use crate::pipelines;
+use crate::fair;
+use crate::pipelines::{self, Seen};
 use crate::row;
 use crate::store::MongoStore;
 
 /// Maximum number of ranges that one command reads. The server limits a pipeline to 1,000 stages.
 const RANGES: usize = 40;
 
+/// What one search of a claim looks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Search {
+    /// Maximum number of candidates.
+    pub(crate) look_at: usize,
+    /// Whether the search first gives turns to due jobs that have none.
+    pub(crate) wakes: bool,
+}
+
 /// The routes in which one search of a claim looks for due jobs.
 pub(crate) struct Chosen {
-    /// Ids of the routes whose jobs need no permit.
-    pub(crate) plain: Vec<i32>,
+    /// Ids of the routes whose jobs need no permit and have no fair key.
+    plain: Vec<i32>,
+    /// Ids of the routes whose jobs have a fair key.
+    fair: BTreeSet<i32>,
     /// Routes whose jobs need a permit, by id. Each route's resource has a free permit.
-    pub(crate) permitted: BTreeMap<i32, Route>,
+    permitted: BTreeMap<i32, Route>,
     /// Number of free permits for each resource of the routes in `permitted`.
     budget: Budget,
 }
@@ -30,26 +43,44 @@ pub(crate) struct Chosen {
 impl Chosen {
     /// Returns `true` if no route is left from which the claim may take jobs.
     fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.permitted.is_empty()
+        self.plain.is_empty() && self.permitted.is_empty() && self.fair.is_empty()
+    }
+
+    /// Returns whether the claim may take jobs that need a permit.
+    pub(crate) fn needs_permits(&self) -> bool {
+        !self.permitted.is_empty()
     }
 
     /// Returns the ranges of routes to search, with at most `look_at` candidates in each. If a
     /// resource has fewer than `look_at` free permits, limits the ranges of its routes to the
-    /// number of free permits.
+    /// number of free permits. Each route of jobs with a fair key is a range of its own, because
+    /// its jobs have an order of their own.
     fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let limit = |rest: u64| number(usize::try_from(rest).unwrap_or(usize::MAX).min(look_at));
         let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
         let mut resources: BTreeMap<Option<&Name>, (Vec<i32>, u64)> = BTreeMap::new();
         for (number, route) in &self.permitted {
+            if self.fair.contains(number) {
+                continue;
+            }
             let rest = self.budget.rest(route).unwrap_or(0);
             let resource = resources.entry(route.permit.as_ref()).or_default();
             resource.0.push(*number);
             resource.1 = rest;
         }
         for (routes, rest) in resources.into_values() {
-            let limit = usize::try_from(rest).unwrap_or(usize::MAX).min(look_at);
-            ranges.extend(pipelines::Range::of(&routes, number(limit)));
+            ranges.extend(pipelines::Range::of(&routes, limit(rest)));
         }
+        ranges.extend(self.fair.iter().map(|route| {
+            let rest = self.permitted.get(route);
+            let rest = rest.and_then(|route| self.budget.rest(route));
+            pipelines::Range {
+                routes: vec![*route],
+                limit: limit(rest.unwrap_or(u64::MAX)),
+                by_turn: true,
+            }
+        }));
         ranges
     }
 }
@@ -57,9 +88,19 @@ impl Chosen {
 /// A due job that the claim may try to take.
 pub(crate) struct Candidate {
     pub(crate) id: JobId,
-    pub(crate) priority: Priority,
+    pub(crate) seen: Seen,
     /// Route of the job if the job needs a permit, otherwise `None`.
     pub(crate) permitted: Option<Route>,
+}
+
+/// The candidates of a search that have one order: those of a priority, or of a priority and a
+/// route.
+struct Stream<'c> {
+    seen: Seen,
+    /// Route of the jobs if they need a permit, otherwise `None`.
+    permitted: Option<&'c Route>,
+    /// Due time and id of each job.
+    jobs: Vec<(i64, JobId)>,
 }
 
 impl MongoStore {
@@ -70,6 +111,7 @@ impl MongoStore {
         let permitted = |route: &Route| open(route) && route.permit.is_some();
         let mut chosen = Chosen {
             plain: self.routes().matching(plain),
+            fair: BTreeSet::new(),
             permitted: BTreeMap::new(),
             budget: Budget::default(),
         };
@@ -80,51 +122,110 @@ impl MongoStore {
             let budget = &chosen.budget;
             (chosen.permitted).retain(|_, route| budget.rest(route) != Some(0));
         }
+        let fair = self.routes().fair();
+        if !fair.is_empty() {
+            let all = chosen.plain.iter().chain(chosen.permitted.keys());
+            chosen.fair = all.filter(|route| fair.contains(route)).copied().collect();
+            chosen.plain.retain(|route| !fair.contains(route));
+        }
         Ok(chosen)
     }
 
-    /// Returns up to `look_at` due jobs in claim order, without jobs for which no permit is free.
-    /// Another claim may take some of these jobs at the same time. Only the write that claims a job
-    /// decides which claim gets it. [permit.order]
+    /// Returns up to `search.look_at` due jobs in claim order, without jobs for which no permit is
+    /// free. Another claim may take some of these jobs at the same time. Only the write that claims
+    /// a job decides which claim gets it. [permit.order] [fair.turn]
     pub(crate) async fn candidates(
         &self,
         request: &ClaimRequest,
         chosen: &mut Chosen,
         now: i64,
-        look_at: usize,
+        search: Search,
     ) -> Result<Vec<Candidate>> {
+        let Search { look_at, wakes } = search;
         if chosen.is_empty() {
             return Ok(Vec::new());
         }
+        let mut found = self.search(chosen, now, look_at, wakes).await?;
+        if found.iter().any(|row| row::flag(row, fair::ASLEEP)) {
+            self.wake(&chosen.fair, now).await?;
+            found = self.search(chosen, now, look_at, false).await?;
+        }
+        let Chosen {
+            fair,
+            permitted,
+            budget,
+            ..
+        } = chosen;
+        let mut streams: BTreeMap<(Option<i32>, Seen), Stream<'_>> = BTreeMap::new();
+        for row in &found {
+            let (route, priority, job) = match candidate(row) {
+                Ok(candidate) => candidate,
+                // Skip only this document, and continue with the others.
+                Err(error) => {
+                    tracing::warn!(%error, "skipped a document that is not a job");
+                    continue;
+                }
+            };
+            let has_turn = fair.contains(&route);
+            let seen = Seen { priority, has_turn };
+            let permitted = permitted.get(&route);
+            let of_route = (has_turn || permitted.is_some()).then_some(route);
+            let stream = streams.entry((of_route, seen)).or_insert(Stream {
+                seen,
+                permitted,
+                jobs: Vec::new(),
+            });
+            stream.jobs.push(job);
+        }
+        let mut streams: Vec<Stream<'_>> = streams.into_values().collect();
+        for stream in streams.iter_mut().filter(|one| !one.seen.has_turn) {
+            stream.jobs.sort_unstable();
+        }
+        let merged = streams.iter().map(|stream| {
+            let jobs = stream.jobs.iter().copied();
+            (stream.seen.priority, jobs.map(Ok::<_, Infallible>))
+        });
+        // The stream of each admitted job.
+        let mut admitted = Vec::new();
+        let admit = |stream: usize| {
+            let is_free = (streams[stream].permitted).is_none_or(|route| budget.take(route));
+            admitted.extend(is_free.then_some(stream));
+            is_free
+        };
+        let Ok(ids) = merge_admitted(merged, request.aging, now, look_at, admit);
+        let of_stream = |(id, stream): (JobId, usize)| Candidate {
+            id,
+            seen: streams[stream].seen,
+            permitted: streams[stream].permitted.cloned(),
+        };
+        Ok(ids.into_iter().zip(admitted).map(of_stream).collect())
+    }
+
+    /// Reads the first due jobs of the chosen routes. If `looks_for_asleep` is true, adds a
+    /// document with the field [`ASLEEP`](fair::ASLEEP) if there are due jobs without a turn.
+    async fn search(
+        &self,
+        chosen: &Chosen,
+        now: i64,
+        look_at: usize,
+        looks_for_asleep: bool,
+    ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
         let mut rows = Vec::new();
         for ranges in chosen.ranges(look_at).chunks(RANGES) {
-            let stages = pipelines::candidates(side.jobs.name(), ranges, now);
+            let mut stages = pipelines::candidates(side.jobs.name(), ranges, now);
+            let fair = ranges.iter().filter(|range| range.by_turn);
+            let fair: Vec<i32> = fair.flat_map(|range| &range.routes).copied().collect();
+            if looks_for_asleep && !fair.is_empty() {
+                stages.push(fair::any_asleep(side.jobs.name(), &fair, now));
+            }
             let found = side
                 .plain()
                 .aggregate(&side.jobs, stages, ReadConcern::local())
                 .await?;
             rows.extend(found);
         }
-        let mut ranks = Vec::with_capacity(rows.len());
-        for row in &rows {
-            match ranked(row, request, now) {
-                Ok(ranked) => ranks.push(ranked),
-                // Skip only this document, and continue with the others.
-                Err(error) => tracing::warn!(%error, "skipped a document that is not a job"),
-            }
-        }
-        ranks.sort_unstable();
-        let admitted = ranks.into_iter().filter_map(|(rank, priority, number)| {
-            let route = chosen.permitted.get(&number);
-            let admitted = route.is_none_or(|route| chosen.budget.take(route));
-            admitted.then(|| Candidate {
-                id: rank.id(),
-                priority,
-                permitted: route.cloned(),
-            })
-        });
-        Ok(admitted.take(look_at).collect())
+        Ok(rows)
     }
 }
 
@@ -138,6 +239,7 @@ impl MongoStore {
             let one = |route: &i32| pipelines::Range {
                 routes: vec![*route],
                 limit: 1,
+                by_turn: false,
             };
             let ranges: Vec<pipelines::Range> = some.iter().map(one).collect();
             let stages = pipelines::candidates(side.jobs.name(), &ranges, now);
@@ -155,18 +257,14 @@ impl MongoStore {
     }
 }
 
-/// Reads a candidate. Returns its rank in claim order, its stored priority, and the id of its
-/// route.
-fn ranked(
+/// Reads a candidate. Returns the id of its route, its stored priority, and its due time and id.
+fn candidate(
     row: &RawDocument,
-    request: &ClaimRequest,
-    now: i64,
-) -> std::result::Result<(ClaimRank, Priority, i32), InvalidInput> {
+) -> std::result::Result<(i32, Priority, (i64, JobId)), InvalidInput> {
     let id = row::job_id(row, "_id")?;
     let priority = Priority::from_level(row::int(row, "priority")?)?;
     // A job with an unreadable due time sorts first. So a claim takes the job, and then fails it as
     // unreadable.
     let run_at = row::int(row, "run_at").unwrap_or_default();
-    let rank = ClaimRank::new(priority, run_at, id, request.aging, now);
-    Ok((rank, priority, row::count(row, "route")?))
+    Ok((row::count(row, "route")?, priority, (run_at, id)))
 }

@@ -6,6 +6,10 @@
 //! node has ended since the first read. If other claims took the first candidates, only the write
 //! is repeated, for the next candidates.
 //!
+//! If there are routes of jobs with a fair key, the read of the candidates also looks for due jobs
+//! without a turn. If there are any, the claim gives them turns (module `fair`) and reads the
+//! candidates again.
+//!
 //! If there are routes whose jobs need permits, the claim reads the free permits before the
 //! candidates, and claims the jobs that need permits in a separate transaction (module `permits`).
 
@@ -20,10 +24,10 @@ use ratchet_core::time::{self, from_millis};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
-use crate::candidates::Candidate;
+use crate::candidates::{Candidate, Search};
 use crate::ends::is_tied;
 use crate::error::{Failure, Result};
-use crate::pipelines;
+use crate::pipelines::{self, Seen};
 use crate::read::MOST_EMBEDDED;
 use crate::routes::Last;
 use crate::row;
@@ -98,7 +102,12 @@ impl MongoStore {
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
             let candidates = rounds.candidates_for(wanted);
-            let round = match self.round(request, wanted, candidates, end).await {
+            // Only the first search gives turns, so a claim wakes a limited number of jobs.
+            let search = Search {
+                look_at: candidates,
+                wakes: first.is_none(),
+            };
+            let round = match self.round(request, wanted, search, end).await {
                 Ok(Some(round)) => round,
                 Err(failure) if claimed.is_empty() => return Err(failure),
                 // Stop if the node may not claim or no time is left. Also stop if the round failed
@@ -151,10 +160,10 @@ impl MongoStore {
         &self,
         request: &ClaimRequest,
         wanted: usize,
-        look_at: usize,
+        search: Search,
         end: Option<Instant>,
     ) -> Result<Option<Round>> {
-        let found = until(end, self.look(request, look_at)).await;
+        let found = until(end, self.look(request, search)).await;
         let Some((candidates, mut round)) = found.transpose()?.flatten() else {
             return Ok(None);
         };
@@ -176,7 +185,7 @@ impl MongoStore {
     async fn look(
         &self,
         request: &ClaimRequest,
-        look_at: usize,
+        search: Search,
     ) -> Result<Option<(Vec<Candidate>, Round)>> {
         let (now, pauses) = loop {
             match self.gate(request).await? {
@@ -187,8 +196,8 @@ impl MongoStore {
         };
         let open = |route: &Route| !pauses.cover(route) && route.matches(request);
         let mut chosen = self.choose_routes(open).await?;
-        let bounded = !chosen.permitted.is_empty();
-        let candidates = self.candidates(request, &mut chosen, now, look_at).await?;
+        let bounded = chosen.needs_permits();
+        let candidates = self.candidates(request, &mut chosen, now, search).await?;
         let round = Round {
             candidates: candidates.len(),
             had: 0,
@@ -257,8 +266,8 @@ impl MongoStore {
             for candidate in candidates.drain(..missing) {
                 took.tried.push(candidate.id);
                 match candidate.permitted {
-                    None => plain.push((candidate.id, candidate.priority)),
-                    Some(route) => permitted.push((candidate.id, candidate.priority, route)),
+                    None => plain.push((candidate.id, candidate.seen)),
+                    Some(route) => permitted.push((candidate.id, candidate.seen, route)),
                 }
             }
             let mut had = 0;
@@ -282,7 +291,7 @@ impl MongoStore {
     async fn take_plain(
         &self,
         request: &ClaimRequest,
-        chosen: &[(JobId, Priority)],
+        chosen: &[(JobId, Seen)],
         call: ObjectId,
         now: i64,
     ) -> Result<u64> {

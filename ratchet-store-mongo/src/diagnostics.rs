@@ -89,7 +89,7 @@ fn wakeups(opened: Inner<coordinator::Stream>) -> Inner<Vec<Finding>> {
 /// because the store rejects a URL whose write concern is weaker than `majority` (see `checks.rs`).
 fn standalone(has_transactions: bool) -> Option<Finding> {
     let summary = "the server is not in a replica set, so it has no transactions and no wakeups; \
-        lanes, links, signals, permits, the archive and recurring jobs need transactions";
+        lanes, fair keys, links, signals, permits, the archive and recurring jobs need transactions";
     let remedy = "start the server as a replica set; one member is enough";
     (!has_transactions)
         .then(|| Finding::new("standalone", Severity::Warning, summary).remedy(remedy))

@@ -13,6 +13,7 @@ use ratchet_core::{JobId, JobState, Name, Route};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
+use crate::fair::Levels;
 use crate::lanes::{self, Places};
 use crate::links::Linked;
 use crate::pipelines::{code, ids};
@@ -22,11 +23,12 @@ use crate::store::MongoStore;
 
 impl MongoStore {
     /// Stores the jobs of one call, in a transaction if the server has transactions. A single job
-    /// without idempotency key, lane, links, signal or batch needs no transaction, and is stored
-    /// with one insert.
+    /// without idempotency key, fair key, lane, links, signal or batch needs no transaction, and is
+    /// stored with one insert.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
+            && job.spec().fair_key.is_none()
             && !job.needs_transaction()
         {
             return Ok(vec![self.enqueue_one(job).await?]);
@@ -36,6 +38,11 @@ impl MongoStore {
         if !self.has_transactions() {
             return self.enqueue_each(jobs, &routes, now).await;
         }
+        let is_fair = jobs.iter().any(|job| job.spec().fair_key.is_some());
+        let _giving = match is_fair {
+            true => Some(self.giving_turns().await),
+            false => None,
+        };
         let mut tx = self.main().begin().await?;
         let stored = self.store_jobs(&mut tx, jobs, &routes, now).await;
         tx.finish(stored).await
@@ -55,7 +62,10 @@ impl MongoStore {
         let plan = self.resolve(&mut tx, jobs, now).await?;
         let linked = self.check_links(&mut tx, &plan).await?;
         writes.store(true, Ordering::Relaxed);
-        self.write_jobs(&mut tx, &plan, linked, &routes, now)
+        // The jobs get no turns, because these need locks that a transaction of the application
+        // could hold for long.
+        let levels = Levels::default();
+        self.write_jobs(&mut tx, &plan, linked, (&routes, levels), now)
             .await?;
         Ok(plan.answers)
     }
@@ -63,7 +73,7 @@ impl MongoStore {
     async fn enqueue_one(&self, job: &NewJob) -> Result<Enqueued> {
         let routes = self.route_ids(std::slice::from_ref(job)).await?;
         let now = self.millis(self.main()).await?;
-        let row = document(job, routes[0], now, None, None)?;
+        let row = document(job, routes[0], now, &mut Levels::default(), None, None)?;
         let mut on = self.main().plain();
         match on.insert_many(&self.main().jobs, &[row]).await {
             Ok(()) => return Ok(Enqueued::Created(job.id())),
@@ -109,7 +119,8 @@ impl MongoStore {
         let call = ObjectId::new();
         let mut rows = Vec::with_capacity(new.len());
         for place in &new {
-            let mut row = document(&jobs[*place], routes[*place], now, None, None)?;
+            let levels = &mut Levels::default();
+            let mut row = document(&jobs[*place], routes[*place], now, levels, None, None)?;
             row.append(cstr!("claim"), call);
             rows.push(row);
         }
@@ -149,17 +160,27 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Stores those jobs that are not stored yet. Returns the answer for each job.
-    pub(crate) async fn store_jobs(
+    /// Stores those jobs that are not stored yet, and gives turns to the due ones that have a fair
+    /// key. Returns the answer for each job. [fair.turn]
+    pub(crate) async fn store_jobs<'j>(
         &self,
         tx: &mut Tx<'_>,
-        jobs: &[NewJob],
+        jobs: &'j [NewJob],
         routes: &[i32],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
+        let due = |(job, route): (&'j NewJob, &i32)| {
+            let spec = job.spec();
+            let key = spec.fair_key.as_ref();
+            let key = key.filter(|_| job.due().resolve(now) <= now)?;
+            Some((*route, spec.priority, key))
+        };
+        let due: Vec<_> = jobs.iter().zip(routes).filter_map(due).collect();
+        let levels = self.lock_levels(tx, &due, now).await?;
         let plan = self.resolve(tx, jobs, now).await?;
         let linked = self.check_links(tx, &plan).await?;
-        self.write_jobs(tx, &plan, linked, routes, now).await?;
+        self.write_jobs(tx, &plan, linked, (routes, levels), now)
+            .await?;
         Ok(plan.answers)
     }
 
@@ -178,7 +199,7 @@ impl MongoStore {
         tx: &mut Tx<'_>,
         plan: &EnqueuePlan<'_>,
         mut linked: Linked<'_>,
-        routes: &[i32],
+        (routes, mut levels): (&[i32], Levels),
         now: i64,
     ) -> Result<()> {
         let (jobs, new) = (&*plan.jobs, &plan.new);
@@ -192,7 +213,8 @@ impl MongoStore {
         let (mut keys, mut names) = (Vec::new(), Vec::new());
         for place in new {
             let (job, route) = (&jobs[*place], routes[*place]);
-            let row = document(job, route, now, Some(&mut places), Some(&linked))?;
+            let places = Some(&mut places);
+            let row = document(job, route, now, &mut levels, places, Some(&linked))?;
             rows.push(row);
             if let Some(key) = &job.spec().idempotency_key {
                 let mut used = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
@@ -271,7 +293,8 @@ impl MongoStore {
         let mut numbers = Vec::with_capacity(jobs.len());
         for job in jobs {
             let route = &job.spec().route;
-            numbers.push(self.routes().id_of(self.live(), route).await?);
+            let fair = job.spec().fair_key.is_some();
+            numbers.push(self.routes().id_of(self.live(), route, fair).await?);
         }
         Ok(numbers)
     }
@@ -282,12 +305,14 @@ fn date(until: i64) -> DateTime {
     DateTime::from_millis(until)
 }
 
-/// Returns the document of a new job. Omits the fields of absent values. `places` assigns the job's
-/// position in its lane. `linked` tells whether other new jobs wait for this job.
+/// Returns the document of a new job. Omits the fields of absent values. `levels` gives a due job
+/// with a fair key its turn. `places` assigns the job's position in its lane. `linked` tells
+/// whether other new jobs wait for this job.
 fn document(
     job: &NewJob,
     route: i32,
     now: i64,
+    levels: &mut Levels,
     places: Option<&mut Places>,
     linked: Option<&Linked<'_>>,
 ) -> Result<RawDocumentBuf> {
@@ -301,7 +326,8 @@ fn document(
     row.append(cstr!("route"), route);
     row.append(cstr!("priority"), i32::from(spec.priority.level()));
     row.append(cstr!("state"), code(state));
-    row.append(cstr!("run_at"), job.due().resolve(now));
+    let run_at = job.due().resolve(now);
+    row.append(cstr!("run_at"), run_at);
     row.append(cstr!("created_at"), now);
     row.append(cstr!("claim_seq"), 0_i64);
     row.append(cstr!("attempts"), 0_i64);
@@ -330,6 +356,16 @@ fn document(
     }
     if let Some(lane) = &spec.lane {
         row.append(cstr!("lane"), lane.as_str());
+    }
+    if let Some(key) = &spec.fair_key {
+        row.append(cstr!("fair_key"), key.name().as_str());
+        row.append(cstr!("fair_cost"), i64::from(key.cost()));
+        if state == JobState::Pending
+            && run_at <= now
+            && let Some(turn) = levels.give(route, spec.priority, key)
+        {
+            row.append(cstr!("turn"), turn);
+        }
     }
     if let Some((place, lane)) = place {
         row.append(cstr!("lane_key"), lane);

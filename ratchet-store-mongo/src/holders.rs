@@ -80,7 +80,7 @@ fn statement(change: &HolderChange) -> (Document, Document) {
             let waiting: Vec<Bson> = waiting.map(|state| code(state).into()).into();
             filter.insert("state", doc! { "$in": waiting });
             let mut set = doc! { "payload": payload.as_str(), "run_at": *run_at };
-            let mut unset = doc! { "checkpoint": "", "progress": "" };
+            let mut unset = doc! { "checkpoint": "", "progress": "", "turn": "" };
             match payload_version_to_stored(*payload_version) {
                 Some(version) => set.insert("payload_version", version),
                 None => unset.insert("payload_version", ""),

@@ -124,7 +124,7 @@ impl Index {
 /// Returns the names of all collections with this prefix, each with its indexes. The index on `_id`
 /// is not included.
 pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
-    let route = doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1 };
+    let route = doc! { "queue": 1, "kind": 1, "capability": 1, "permit": 1, "fair": 1 };
     let plan = [
         ("jobs", job_indexes()),
         (
@@ -165,6 +165,28 @@ fn job_indexes() -> Vec<Index> {
             doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
         )
         .of(doc! { "state": 0 }),
+        // Jobs with a turn, in the order in which claims take them. The due time is the last key,
+        // so that a claim reads no documents.
+        index(
+            "turn",
+            doc! {
+                "state": 1, "route": 1, "priority": 1,
+                "turn": 1, "fair_key": 1, "_id": 1, "run_at": 1,
+            },
+        )
+        .of(doc! { "state": 0, "turn": { "$exists": true } }),
+        // The same jobs by fair key, for the last turn of each key.
+        index(
+            "key_turn",
+            doc! {
+                "state": 1, "route": 1, "priority": 1,
+                "fair_key": 1, "turn": 1, "fair_cost": 1,
+            },
+        )
+        .of(doc! { "state": 0, "turn": { "$exists": true } }),
+        // Pending jobs with a fair key that have no turn.
+        index("asleep", doc! { "route": 1, "run_at": 1, "_id": 1 })
+            .of(doc! { "state": 0, "fair_key": { "$exists": true }, "turn": Bson::Null }),
         // Running jobs by node, for reclaiming and for the claims of a node.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
         // Jobs that hold permits, of any route. Jobs that need no permit have no entry.

@@ -8,8 +8,8 @@
 //! Changing several documents atomically needs transactions, and transactions need a replica set. A
 //! replica set with one member is enough. A sharded cluster is refused, because each of its routers
 //! has its own clock. On a standalone server the store offers less:
-//! - Jobs with a lane or an idempotency key, jobs that wait for other jobs or for a signal, and
-//!   jobs in a batch are refused with `Invalid`.
+//! - Jobs with a lane, an idempotency key or a fair key, jobs that wait for other jobs or for a
+//!   signal, and jobs in a batch are refused with `Invalid`.
 //! - Writes with a [`Guard`](ratchet_core::model::Guard) and jobs in a transaction of the
 //!   application fail with `Misconfigured`.
 //! - Several jobs in one enqueue are stored one after the other.
@@ -38,13 +38,14 @@
 //! The server binds a transaction to a session, not to a connection. If a process is killed during
 //! a transaction, the documents that it wrote stay locked until the server aborts the transaction.
 //! The server does so when the transaction is 60 s old (`transactionLifetimeLimitSeconds`), or up
-//! to 30 s later. The locked documents can be the document of a resource or a batch, or jobs that
-//! were being settled or changed by an operator. Calls that need these documents wait until the
-//! server aborts the transaction, or until their own deadline. A settlement of several claims
-//! settles the claims whose documents are not locked, and fails with `Contention` after a tenth of
-//! the deadline. Locks and lanes stay locked only if the process dies during a commit, because
-//! guarded writes and enqueues change them last. Ratchet's transactions are short. If the server
-//! runs no other transactions, set a lower limit, such as 10 s.
+//! to 30 s later. The locked documents can be the document of a resource or a batch, the routes of
+//! jobs with a fair key, or jobs that were being settled or changed by an operator. Calls that need
+//! these documents wait until the server aborts the transaction, or until their own deadline.
+//! Claims do not wait for a route: they take the jobs that have turns. A settlement of several
+//! claims settles the claims whose documents are not locked, and fails with `Contention` after a
+//! tenth of the deadline. Locks and lanes stay locked only if the process dies during a commit,
+//! because guarded writes and enqueues change them last. Ratchet's transactions are short. If the
+//! server runs no other transactions, set a lower limit, such as 10 s.
 //!
 //! # Durability
 //! Every write waits until a majority of the replica set has stored it in the journal. Every read
@@ -79,6 +80,7 @@ mod diagnostics;
 mod ends;
 mod enqueue;
 mod error;
+mod fair;
 mod guard;
 mod holders;
 mod indexes;

@@ -10,11 +10,11 @@ use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::{ClaimRequest, PermitInfo};
 use ratchet_core::permit::Budget;
 use ratchet_core::store::{Changed, IfKnown, PermitStore};
-use ratchet_core::{InvalidInput, JobId, JobState, Name, Priority, Result, Route, StoreErrorKind};
+use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, Route, StoreErrorKind};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result as Inner};
-use crate::pipelines::{self, code};
+use crate::pipelines::{self, Seen, code};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
@@ -122,7 +122,7 @@ impl MongoStore {
     pub(crate) async fn take_permitted(
         &self,
         request: &ClaimRequest,
-        chosen: &[(JobId, Priority, Route)],
+        chosen: &[(JobId, Seen, Route)],
         call: ObjectId,
         now: i64,
     ) -> Inner<u64> {
@@ -147,7 +147,7 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         request: &ClaimRequest,
-        chosen: &[(JobId, Priority, Route)],
+        chosen: &[(JobId, Seen, Route)],
         call: ObjectId,
         now: i64,
     ) -> Inner<u64> {
@@ -158,7 +158,7 @@ impl MongoStore {
         tx.update_many(&side.permits, these, meet).await?;
         let mut budget = self.budget(tx, &names).await?;
         let admitted = chosen.iter().filter(|(_, _, route)| budget.take(route));
-        let admitted: Vec<_> = admitted.map(|(id, level, _)| (*id, *level)).collect();
+        let admitted: Vec<_> = admitted.map(|(id, seen, _)| (*id, *seen)).collect();
         if admitted.is_empty() {
             return Ok(0);
         }

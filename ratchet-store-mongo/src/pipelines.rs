@@ -14,6 +14,7 @@ use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId, Priority};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
+use crate::fair;
 use crate::row::{id, number};
 
 /// Longest duration that is added to a time, in milliseconds. It is longer than any realistic
@@ -76,6 +77,8 @@ fn paused(pauses: &str) -> Document {
 pub(crate) struct Range {
     pub(crate) routes: Vec<i32>,
     pub(crate) limit: i64,
+    /// Whether the jobs are read in the order of their turns. The range then has one route.
+    pub(crate) by_turn: bool,
 }
 
 impl Range {
@@ -84,17 +87,18 @@ impl Range {
         let range = move |routes: &[i32]| Self {
             routes: routes.to_vec(),
             limit,
+            by_turn: false,
         };
         routes.chunks(ROUTES).map(range)
     }
 }
 
 /// Returns the pipeline that reads the first due jobs of each range and each priority, in claim
-/// order. The index `claim` covers the pipeline, so the server reads no documents.
+/// order. The indexes `claim` and `turn` cover the pipeline, so the server reads no documents.
 ///
 /// The current time is a constant in the pipeline. With `$expr` and `$$NOW`, the server would also
 /// read the document of each candidate to compare the time again. [claim.due] [claim.order]
-/// [claim.match]
+/// [claim.match] [fair.turn]
 pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document> {
     let stages = |range: &Range, priority: i32| {
         vec![
@@ -109,17 +113,16 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
             doc! { "$project": { "run_at": 1, "priority": 1, "route": 1 } },
         ]
     };
-    let mut pipeline = Vec::new();
-    for range in ranges {
-        for priority in (0..5).rev() {
-            let stages = stages(range, priority);
-            if pipeline.is_empty() {
-                pipeline = stages;
-            } else {
-                pipeline.push(doc! { "$unionWith": { "coll": jobs, "pipeline": stages } });
-            }
-        }
-    }
+    let mut parts = ranges.iter().flat_map(|range| {
+        let levels = (0..5).rev();
+        levels.map(move |priority| match (range.by_turn, &*range.routes) {
+            (true, [route]) => fair::turns(*route, priority, range.limit),
+            _ => stages(range, priority),
+        })
+    });
+    let mut pipeline = parts.next().unwrap_or_default();
+    let others = parts.map(|part| doc! { "$unionWith": { "coll": jobs, "pipeline": part } });
+    pipeline.extend(others);
     pipeline
 }
 
@@ -139,30 +142,50 @@ pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
     ]
 }
 
+/// What a claim has read of a candidate, and checks again when it takes the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seen {
+    pub(crate) priority: Priority,
+    /// Whether the job has a turn. Other candidates are due instead.
+    pub(crate) has_turn: bool,
+}
+
+impl Seen {
+    /// Returns the filter for jobs of which this still holds.
+    fn still(self, now: i64) -> Document {
+        let mut filter = doc! { "priority": i32::from(self.priority.level()) };
+        match self.has_turn {
+            true => filter.insert("turn", fair::any_turn()),
+            false => filter.insert("run_at", doc! { "$lte": now }),
+        };
+        filter
+    }
+}
+
 /// Returns a filter for the jobs in `chosen` that can still be claimed. The filter checks all
 /// conditions of a claim again, except the route, because the route of a job never changes. It also
 /// requires that `claim_seq` is a number, because otherwise `$inc` would fail the whole claim. Uses
 /// the index on `_id`. [claim.exclusive] [priority.job]
-pub(crate) fn takeable(chosen: &[(JobId, Priority)], now: i64) -> Document {
-    let mut by_priority: BTreeMap<Priority, Vec<JobId>> = BTreeMap::new();
-    for (id, priority) in chosen {
-        by_priority.entry(*priority).or_default().push(*id);
+pub(crate) fn takeable(chosen: &[(JobId, Seen)], now: i64) -> Document {
+    let mut seen: BTreeMap<Seen, Vec<JobId>> = BTreeMap::new();
+    for (id, one) in chosen {
+        seen.entry(*one).or_default().push(*id);
     }
     let all: Vec<JobId> = chosen.iter().map(|(id, _)| *id).collect();
     let mut takeable = doc! {
         "_id": { "$in": ids(&all) },
         "state": code(JobState::Pending),
-        "run_at": { "$lte": now },
         "claim_seq": { "$type": "number" },
     };
-    let level = |priority: &Priority| i32::from(priority.level());
-    if let [(priority, _)] = &*by_priority.iter().collect::<Vec<_>>() {
-        takeable.insert("priority", level(priority));
+    if let [(one, _)] = &*seen.iter().collect::<Vec<_>>() {
+        takeable.extend(one.still(now));
     } else {
-        let of = |(priority, some): (&Priority, &Vec<JobId>)| {
-            doc! { "priority": level(priority), "_id": { "$in": ids(some) } }
+        let of = |(one, some): (&Seen, &Vec<JobId>)| {
+            let mut these = one.still(now);
+            these.insert("_id", doc! { "$in": ids(some) });
+            these
         };
-        takeable.insert("$or", by_priority.iter().map(of).collect::<Vec<_>>());
+        takeable.insert("$or", seen.iter().map(of).collect::<Vec<_>>());
     }
     takeable
 }
@@ -178,7 +201,7 @@ pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
             "claim": call,
         },
         "$inc": { "claim_seq": 1_i64 },
-        "$unset": { "last_report": "", "cancel_requested": "" },
+        "$unset": { "last_report": "", "cancel_requested": "", "turn": "" },
     }
 }
 
@@ -357,8 +380,9 @@ fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     vec![doc! { "$set": set }, doc! { "$unset": unset }]
 }
 
-/// Fields that only unfinished jobs have: the held unique key, and the position in a lane.
-const UNFINISHED: [&str; 3] = ["live_key", "lane_key", "lane_seq"];
+/// Fields that only unfinished jobs have: the held unique key, the position in a lane, and the
+/// turn.
+const UNFINISHED: [&str; 4] = ["live_key", "lane_key", "lane_seq", "turn"];
 
 fn attempt(
     seq: u64,
@@ -411,19 +435,19 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
     }
 }
 
-/// Returns the stages that move a waiting job to the state `to`. If `to` is terminal, they end the
-/// job. [act.respond]
+/// Returns the stages that move a waiting job to the state `to`, and remove its turn. If `to` is
+/// terminal, they end the job. [act.respond] [fair.act]
 pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     let set = doc! { "state": code(to) };
     if to.is_terminal() {
         ended(set, to, now)
     } else {
-        vec![doc! { "$set": set }]
+        vec![doc! { "$set": set }, doc! { "$unset": "turn" }]
     }
 }
 
-/// Returns the stages that apply an action which changes a value of the job. The job's state stays
-/// the same. [reschedule.job] [priority.job]
+/// Returns the stages that apply an action which changes a value of the job, and remove its turn.
+/// The job's state stays the same. [reschedule.job] [priority.job] [fair.act]
 pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
     let set = match action {
         JobAction::Reschedule(due) => doc! { "run_at": resolved(due, now) },
@@ -431,7 +455,7 @@ pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
         // An action that this version does not know changes nothing.
         _ => doc! { "state": "$state" },
     };
-    vec![doc! { "$set": set }]
+    vec![doc! { "$set": set }, doc! { "$unset": "turn" }]
 }
 
 /// Returns an expression for the time at which the job becomes due.

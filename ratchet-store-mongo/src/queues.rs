@@ -1,5 +1,6 @@
 //! [`QueueStore`] on MongoDB.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use mongodb::options::{FindOptions, ReadConcern};
 use ratchet_core::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{InvalidInput, JobState, Name, Result};
+use ratchet_core::{InvalidInput, JobState, Name, Result, Route};
 
 use crate::error::Result as Inner;
 use crate::pipelines;
@@ -94,12 +95,17 @@ impl MongoStore {
         let until = now.saturating_add(duration_millis(within));
         let first = self.first_due(&numbers, until).await?;
         let pauses = self.read_pauses().await?;
-        let mut due = Vec::with_capacity(first.len());
+        // A route may have two numbers.
+        let mut longest: BTreeMap<Route, i64> = BTreeMap::new();
         for (number, route) in routes {
             if let Some(run_at) = first.get(&number) {
-                due.push(pauses.due(&route, *run_at, now));
+                let longest = longest.entry(route).or_insert(*run_at);
+                *longest = (*run_at).min(*longest);
             }
         }
+        let due = longest.iter();
+        let due = due.map(|(route, run_at)| pauses.due(route, *run_at, now));
+        let mut due: Vec<DueRoute> = due.collect();
         DueRoute::sort(&mut due);
         Ok(due)
     }

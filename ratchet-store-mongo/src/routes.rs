@@ -6,7 +6,7 @@
 //! data for the claim. All other calls validate the cache after a lost connection, or if the last
 //! validation is more than a second old.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -26,7 +26,11 @@ const TRUSTED: Duration = Duration::from_secs(1);
 
 /// A cache of all stored routes.
 ///
-/// Stored routes are never changed or deleted. A new route gets the largest stored number plus one.
+/// A route has up to two documents: one for its jobs without a fair key, and one with the flag
+/// `fair` for the others. So claims of plain jobs never read the others.
+///
+/// Stored routes are never deleted, and only their counter of [turns](crate::fair) changes. A new
+/// route gets the largest stored number plus one.
 /// A store adds a route only after a majority of the servers has the previous route. So routes
 /// become visible in the order of their numbers. To find new routes, the cache only reads routes
 /// with a larger number than it has.
@@ -39,7 +43,10 @@ pub(crate) struct Routes {
 #[derive(Debug, Default)]
 struct Known {
     routes: BTreeMap<i32, Route>,
-    ids: HashMap<Route, i32>,
+    /// The numbers of the routes of jobs with a fair key.
+    fair: BTreeSet<i32>,
+    /// The numbers of routes: first those of jobs without a fair key, and then those of the others.
+    ids: [HashMap<Route, i32>; 2],
     last: Last,
 }
 
@@ -79,7 +86,11 @@ impl Known {
             let id = last.number;
             match route(row) {
                 Ok(route) => {
-                    self.ids.insert(route.clone(), id);
+                    let fair = row::flag(row, "fair");
+                    if fair {
+                        self.fair.insert(id);
+                    }
+                    self.ids[usize::from(fair)].insert(route.clone(), id);
                     self.routes.insert(id, route);
                 }
                 Err(error) => tracing::warn!(route = id, %error, "skipped a stored route that \
@@ -167,18 +178,19 @@ impl Routes {
         side.plain().find(&side.routes, from, options).await
     }
 
-    /// Returns the number of a route. Stores the route first if it is new.
-    pub(crate) async fn id_of(&self, side: &Side, route: &Route) -> Result<i32> {
+    /// Returns the number of a route, for jobs with a fair key if `fair` is true, and otherwise for
+    /// jobs without. Stores the route first if it is new.
+    pub(crate) async fn id_of(&self, side: &Side, route: &Route, fair: bool) -> Result<i32> {
         self.check(side).await?;
         loop {
-            if let Some(id) = self.known_id(route) {
+            if let Some(id) = self.known_id(route, fair) {
                 return Ok(id);
             }
             self.refresh(side).await?;
-            if let Some(id) = self.known_id(route) {
+            if let Some(id) = self.known_id(route, fair) {
                 return Ok(id);
             }
-            let new = doc! {
+            let mut new = doc! {
                 "_id": self.last().number + 1,
                 "stamp": ObjectId::new(),
                 "queue": route.queue.as_str(),
@@ -186,6 +198,9 @@ impl Routes {
                 "capability": route.capability_text(),
                 "permit": route.permit_text(),
             };
+            if fair {
+                new.insert("fair", true);
+            }
             let new = RawDocumentBuf::try_from(&new)?;
             match side.plain().insert_many(&side.routes, &[new]).await {
                 // Another store has added this route, or has added another route with the same
@@ -200,11 +215,18 @@ impl Routes {
 
     /// Returns whether the cache contains this route.
     pub(crate) fn is_known(&self, route: &Route) -> bool {
-        self.known_id(route).is_some()
+        [false, true]
+            .into_iter()
+            .any(|fair| self.known_id(route, fair).is_some())
     }
 
-    fn known_id(&self, route: &Route) -> Option<i32> {
-        self.read(|known| known.ids.get(route).copied())
+    fn known_id(&self, route: &Route, fair: bool) -> Option<i32> {
+        self.read(|known| known.ids[usize::from(fair)].get(route).copied())
+    }
+
+    /// Returns the numbers of the cached routes of jobs with a fair key.
+    pub(crate) fn fair(&self) -> BTreeSet<i32> {
+        self.read(|known| known.fair.clone())
     }
 
     /// Returns the route with this number, if the cache contains it.

@@ -7,8 +7,8 @@ use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
 use ratchet_core::model::{
-    Attempt, AttemptOutcome, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile, NodeRecord,
-    NodeStatus, OwnedClaim, Parent, Progress, RecurringOrigin, Salvage,
+    Attempt, AttemptOutcome, FairKey, Heartbeat, JobRecord, JobSpec, NodeLoad, NodeProfile,
+    NodeRecord, NodeStatus, OwnedClaim, Parent, Progress, RecurringOrigin, Salvage,
     payload_version_from_stored,
 };
 use ratchet_core::time::from_millis;
@@ -213,6 +213,14 @@ pub(crate) fn name(row: &RawDocument, field: &'static str) -> Read<Option<Name>>
         .transpose()
 }
 
+/// Reads the fair key of a job.
+pub(crate) fn fair_key(row: &RawDocument) -> Read<Option<FairKey>> {
+    let Some(key) = text(row, "fair_key")? else {
+        return Ok(None);
+    };
+    FairKey::from_stored(key, int(row, "fair_cost")?).map(Some)
+}
+
 /// Reads the tags of a job.
 fn tags(row: &RawDocument) -> Read<BTreeSet<Name>> {
     let problem = || InvalidInput::new("tag", "is not a string");
@@ -280,6 +288,7 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     spec.unique_key = salvage.keep(name(row, "unique_key"), None);
     spec.idempotency_key = salvage.keep(name(row, "idempotency_key"), None);
     spec.lane = salvage.keep(name(row, "lane"), None);
+    spec.fair_key = salvage.keep(fair_key(row), None);
     spec.trace = salvage.keep(trace(row), None);
     spec.recurring = salvage.keep(origin(row), None);
     spec.tags = salvage.keep(tags(row), BTreeSet::new());

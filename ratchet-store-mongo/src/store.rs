@@ -62,6 +62,9 @@ struct Inside {
     turn: Mutex<()>,
     /// Whether other jobs or batches depended on the ends of most jobs of the last settlement call.
     follows: AtomicBool,
+    /// Lock for calls that give turns to jobs with a fair key, so that those of this store do not
+    /// conflict with each other.
+    gives: Mutex<()>,
 }
 
 /// Properties of the connected server.
@@ -172,6 +175,7 @@ impl MongoStore {
             coordinator: OnceLock::new(),
             turn: Mutex::new(()),
             follows: AtomicBool::new(false),
+            gives: Mutex::new(()),
         })))
     }
 
@@ -207,6 +211,12 @@ impl MongoStore {
     /// settlement at a time.
     pub(crate) async fn turn_in_batches(&self) -> MutexGuard<'_, ()> {
         self.0.turn.lock().await
+    }
+
+    /// Waits until no other call of this store gives turns to jobs with a fair key, and returns the
+    /// guard of the lock.
+    pub(crate) async fn giving_turns(&self) -> MutexGuard<'_, ()> {
+        self.0.gives.lock().await
     }
 
     /// Records whether other jobs or batches depended on the ends of most jobs of the last
@@ -423,13 +433,13 @@ impl Store for MongoStore {
 
     fn lacks(&self, feature: StoreFeature) -> Option<&'static str> {
         match feature {
-            StoreFeature::Lanes | StoreFeature::IdempotencyKeys | StoreFeature::Guards => {
-                (!self.has_transactions()).then_some(
-                    "it needs transactions, and the server is a standalone; make it a replica \
+            StoreFeature::Lanes
+            | StoreFeature::IdempotencyKeys
+            | StoreFeature::Guards
+            | StoreFeature::FairKeys => (!self.has_transactions()).then_some(
+                "it needs transactions, and the server is a standalone; make it a replica \
                      set, for which one member is enough",
-                )
-            }
-            StoreFeature::FairKeys => Some("this version does not store turns in this database"),
+            ),
             _ => None,
         }
     }

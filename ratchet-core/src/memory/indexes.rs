@@ -14,7 +14,7 @@ use crate::time;
 #[derive(Clone, Default)]
 pub(super) struct Indexes {
     /// The pending jobs of each route and priority.
-    pending: BTreeMap<Route, [Level; Priority::ALL.len()]>,
+    pending: BTreeMap<Route, [PendingJobs; Priority::ALL.len()]>,
     pub(super) running: BTreeSet<JobId>,
     /// The ended jobs, by the time at which they ended, in milliseconds since 1970.
     pub(super) finished: BTreeSet<(i64, JobId)>,
@@ -24,7 +24,7 @@ pub(super) struct Indexes {
 
 /// The pending jobs of one route and priority.
 #[derive(Clone, Default)]
-pub(super) struct Level {
+pub(super) struct PendingJobs {
     /// The jobs without a fair key in claim order: due time in milliseconds, and id.
     pub(super) plain: BTreeSet<(i64, JobId)>,
     /// The jobs with a fair key. `None` if there was never one.
@@ -85,7 +85,7 @@ impl FairLevel {
     }
 }
 
-impl Level {
+impl PendingJobs {
     /// Returns the jobs that are due at `now`: due time in milliseconds, and id. The longest due of
     /// the jobs without a fair key comes first, and then the longest due of the others.
     pub(super) fn due(&self, now: i64) -> impl Iterator<Item = &(i64, JobId)> {
@@ -122,7 +122,7 @@ impl Indexes {
     pub(super) fn pending_levels(
         &self,
         matches: impl Fn(&Route) -> bool,
-    ) -> Vec<(&Route, Priority, &Level)> {
+    ) -> Vec<(&Route, Priority, &PendingJobs)> {
         let of_route = |(route, levels)| {
             let levels = Priority::ALL.into_iter().zip(levels);
             levels.map(move |(priority, jobs)| (route, priority, jobs))
@@ -155,7 +155,7 @@ impl Indexes {
         Some(level.fair.as_ref()?.turn(key, now))
     }
 
-    fn level(&mut self, job: &JobRecord) -> &mut Level {
+    fn level(&mut self, job: &JobRecord) -> &mut PendingJobs {
         let levels = self.pending.entry(job.spec.route.clone()).or_default();
         &mut levels[usize::from(job.spec.priority.level())]
     }

@@ -25,7 +25,8 @@ use crate::server::Space;
 
 pub(crate) async fn what_needs_transactions_is_refused(space: Arc<Space>) {
     let store = open(&space).await;
-    for refused in [job().lane("l"), job().idempotency_key("i")] {
+    let fair = job().fair_key("f");
+    for refused in [job().lane("l"), job().idempotency_key("i"), fair] {
         for batch in [vec![refused.another()], vec![job(), refused.another()]] {
             let error = store.enqueue(&batch).await.unwrap_err();
             assert_kind(&error, StoreErrorKind::Invalid);

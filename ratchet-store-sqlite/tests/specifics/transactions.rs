@@ -92,11 +92,11 @@ async fn keys_are_seen_across_the_transaction_and_the_store() {
 
 #[tokio::test]
 async fn the_holder_of_a_key_changes_with_the_transaction() {
-    let place = Place::new();
-    let store = place.open().await;
+    let db = TempDatabase::new();
+    let store = db.open().await;
     let keyed = |number: u32| NewJob::new("kind", &number).unique_key("u");
     let holder = enqueue(&store, keyed(1)).await;
-    let mut database = place.sql();
+    let mut database = db.sql();
     for (number, commits) in [(2, false), (3, true)] {
         let tx = database.transaction().unwrap();
         let new = [keyed(number).on_conflict(OnConflict::Replace)];
