@@ -54,12 +54,12 @@ impl Snapshot {
         self.0.apply(entry)
     }
 
-    /// Returns the answer to a command that changes nothing at the time of the entry. Returns
-    /// `None` if the command changes the data, or may change it. A log need not contain a command
-    /// that changes nothing, such as a claim that finds no job.
+    /// Returns the answer to a command that changes nothing at this time, in milliseconds since
+    /// 1970. Returns `None` if the command changes the data, or may change it. A log need not
+    /// contain a command that changes nothing, such as a claim that finds no job.
     #[must_use]
-    pub fn unchanged_by(&self, entry: &Entry<'_>) -> Option<Answer> {
-        self.0.unchanged_by(entry)
+    pub fn unchanged_by(&self, command: &Command<'_>, now: i64) -> Option<Answer> {
+        self.0.unchanged_by(command, now)
     }
 
     /// Sets the values of a command that are derived from the data and from the time-zone data of

@@ -1,6 +1,6 @@
 //! Finds the commands that change nothing, so that a log need not contain them.
 
-use super::command::{Answer, Command, Entry};
+use super::command::{Answer, Command};
 use super::tables::Tables;
 use crate::model::{Fenced, Guard, Guarded, SweptNodes};
 use crate::store::{Acquired, Changed};
@@ -9,9 +9,8 @@ use crate::time::duration_millis;
 impl Tables {
     /// Returns the answer to a command that changes nothing. `None` if it changes the data, or may
     /// change it.
-    pub(super) fn unchanged_by(&self, entry: &Entry<'_>) -> Option<Answer> {
-        let now = entry.at;
-        match &entry.command {
+    pub(super) fn unchanged_by(&self, command: &Command<'_>, now: i64) -> Option<Answer> {
+        match command {
             Command::ClaimNextBatch(request) => {
                 let claimable = self.claimable(request, now);
                 claimable.is_empty().then(|| Answer::Claimed(Vec::new()))
@@ -64,7 +63,7 @@ impl Tables {
                 (!paused).then_some(Answer::Changed(Changed::Unchanged))
             }
             Command::Acquire { .. } | Command::Renew { .. } | Command::Release { .. } => {
-                self.lost_lock(&entry.command, now)
+                self.lost_lock(command, now)
             }
             _ => None,
         }
