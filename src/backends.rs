@@ -88,6 +88,7 @@ backends! {
     "mysql": mysql::MysqlStore, ["mysql", "mariadb"];
     "sqlserver": sqlserver::SqlServerStore, ["sqlserver", "mssql"];
     "mongo": mongo::MongoStore, ["mongodb", "mongodb+srv"];
+    "object": object::ObjectStore, ["s3", "az", "gs", "file"];
 }
 
 const MEMORY: Driver = Driver {

@@ -11,6 +11,10 @@ use crate::backends::{driver, known_schemes};
 /// | `mysql://user@host/database`, `mariadb://…` | MySQL or MariaDB, one database, any number of hosts | `mysql` |
 /// | `sqlserver://user:password@host/database`, `mssql://…` | SQL Server, one schema, any number of hosts | `sqlserver` |
 /// | `mongodb://host/database`, `mongodb+srv://…` | MongoDB, one database, any number of hosts | `mongo` |
+/// | `s3://bucket/prefix` | Amazon S3 and compatible services, any number of hosts | `object-aws` |
+/// | `az://container/prefix` | Azure Blob Storage, any number of hosts | `object-azure` |
+/// | `gs://bucket/prefix` | Google Cloud Storage, any number of hosts | `object-gcp` |
+/// | `file:///directory` | a directory in the format of a bucket, for development | `object` |
 /// | `memory:` | the in-memory store: nothing is durable, for tests | always enabled |
 ///
 /// Other stores can have schemes too: see [`register_scheme`](crate::register_scheme).

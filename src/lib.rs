@@ -52,6 +52,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `sqlite` (default), `postgres`, `mysql`, `mongo`, `sqlserver` | a backend: a scheme for [`connect`] and a module with its builder |
+//! | `object`, with `object-aws`, `object-azure` and `object-gcp` | jobs in a bucket of object storage, or in a directory |
 //! | `macros` (default) | the attribute [`job`](macro@job) |
 //! | `cron` (default) | cron expressions and time zones |
 //! | `sysinfo` (default) | processor and memory use of each node |
@@ -264,6 +265,8 @@ pub mod http {
 pub mod mongo;
 #[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(feature = "object")]
+pub mod object;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]

@@ -30,6 +30,7 @@ pub const BACKENDS: &[Backend] = &[
     Backend::new(Some("store.mysql"), &["mysql", "mariadb"], true),
     Backend::new(Some("store.sqlserver"), &["sqlserver", "mssql"], true),
     Backend::new(Some("store.mongo"), &["mongodb", "mongodb+srv"], true),
+    Backend::new(Some("store.object"), &["s3", "az", "gs", "file"], false),
     Backend::new(None, &["memory"], false),
 ];
 

@@ -31,7 +31,7 @@ pub(crate) struct Needs {
 }
 
 /// All stores. A new store is one more entry.
-pub(crate) static BACKENDS: [Backend; 7] = [
+pub(crate) static BACKENDS: [Backend; 8] = [
     Backend {
         name: "memory",
         sql: None,
@@ -89,6 +89,13 @@ pub(crate) static BACKENDS: [Backend; 7] = [
             provide: db::mongodb::provide,
             own: db::mongodb::own,
         }),
+    },
+    Backend {
+        name: "object",
+        sql: None,
+        words: &["object_store"],
+        bench: None,
+        server: None,
     },
     // This store has no transactions.
     Backend {

@@ -11,8 +11,8 @@ section! {
     /// The database, and how Ratchet connects to it.
     pub struct StoreConfig in "store" {
         /// URL of the database. The scheme of the URL chooses the backend: `sqlite://jobs.db`,
-        /// `postgres://user:password@host/database`, `mysql://…`, `sqlserver://…`, `mongodb://…` or
-        /// `memory:`.
+        /// `postgres://user:password@host/database`, `mysql://…`, `sqlserver://…`, `mongodb://…`,
+        /// `s3://bucket/prefix`, `az://…`, `gs://…`, `file:///directory` or `memory:`.
         url: Option<DatabaseUrl>, example "\"postgres://ratchet@localhost/jobs\"", setting "the URL";
 
         /// File with the URL in its first line. Cannot be set together with `url`.
@@ -26,8 +26,8 @@ section! {
         /// heartbeats, locks and wakeups. If unset, 10. SQLite has no pool.
         max_connections: Option<u32>, example "10";
 
-        /// Time after which a store call fails. If unset, 30 s for SQLite, 20 s for MongoDB and
-        /// 10 s for other databases.
+        /// Time after which a store call fails. If unset, 30 s for SQLite and object storage, 20 s
+        /// for MongoDB, and 10 s for other databases.
         deadline: Option<Duration> as "duration", example "\"10s\"";
 
         /// Application name that the connections send to the server. If unset, the name in the URL,
@@ -45,6 +45,8 @@ section! {
         sqlserver: SqlServerConfig,
         /// Settings that apply to MongoDB only.
         mongo: MongoConfig,
+        /// Settings that apply to object storage only.
+        object: ObjectConfig,
     }
 }
 
@@ -203,12 +205,25 @@ section! {
     }
 }
 
+section! {
+    /// Settings that apply to object storage only.
+    pub struct ObjectConfig in "store.object" {
+        /// Age at which segments and snapshots are deleted if newer ones replace them. All
+        /// processes of a store need the same value.
+        retention: Option<Duration> as "duration", default "1h";
+
+        /// Number of segments after which a snapshot follows.
+        snapshot_every: Option<u32>, default 1000;
+    }
+}
+
 /// Sections of the backends in the order of the sample file. Each item contains the description and
 /// the keys of a section.
-pub(crate) const STORES: [(&[&str], &[Key]); 5] = [
+pub(crate) const STORES: [(&[&str], &[Key]); 6] = [
     (SqliteConfig::ABOUT, SqliteConfig::KEYS),
     (PostgresConfig::ABOUT, PostgresConfig::KEYS),
     (MysqlConfig::ABOUT, MysqlConfig::KEYS),
     (SqlServerConfig::ABOUT, SqlServerConfig::KEYS),
     (MongoConfig::ABOUT, MongoConfig::KEYS),
+    (ObjectConfig::ABOUT, ObjectConfig::KEYS),
 ];

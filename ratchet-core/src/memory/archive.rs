@@ -92,6 +92,15 @@ impl Tables {
         if !self.is_tenure(request.guard.as_ref(), now) {
             return Guarded::Stale;
         }
+        let old = self.old_archived(request, now);
+        for id in &old {
+            self.archive.remove(id);
+        }
+        Guarded::Done(old.len() as u64)
+    }
+
+    /// Returns the archived jobs that this request selects for deletion.
+    pub(super) fn old_archived(&self, request: &ArchivePurge, now: i64) -> Vec<JobId> {
         let cutoff = now.saturating_sub(duration_millis(request.older_than));
         let rows = self.archive.iter();
         let mut old: Vec<(i64, JobId)> = rows
@@ -100,10 +109,7 @@ impl Tables {
             .collect();
         old.sort();
         old.truncate(request.limit);
-        for (_, id) in &old {
-            self.archive.remove(id);
-        }
-        Guarded::Done(old.len() as u64)
+        old.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Moves a job into the archive.

@@ -25,6 +25,19 @@ where
     }
 }
 
+impl<T: ?Sized + ToOwned> Arg<'_, T>
+where
+    T::Owned: Into<Box<T>>,
+{
+    /// Returns the argument, which then borrows nothing.
+    pub(super) fn into_owned(self) -> Arg<'static, T> {
+        Arg::Owned(match self {
+            Self::Borrowed(argument) => argument.to_owned().into(),
+            Self::Owned(argument) => argument,
+        })
+    }
+}
+
 impl<'a, T: ?Sized> From<&'a T> for Arg<'a, T> {
     fn from(argument: &'a T) -> Self {
         Self::Borrowed(argument)

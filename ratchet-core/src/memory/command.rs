@@ -91,7 +91,9 @@ pub enum Command<'a> {
     PurgeArchive(Arg<'a, ArchivePurge>),
     Put {
         put: Arg<'a, PutRecurring>,
-        /// The next slot of the definition after this call.
+        /// The next slot of the definition after this call. [`Snapshot::complete`] sets it.
+        ///
+        /// [`Snapshot::complete`]: super::Snapshot::complete
         next_fire: Option<Timestamp>,
     },
     ClaimDueRecurring(Arg<'a, RecurringClaimRequest>),
@@ -99,7 +101,9 @@ pub enum Command<'a> {
     SetPaused {
         name: Name,
         paused: bool,
-        /// The next slot of the definition after this call.
+        /// The next slot of the definition after this call. [`Snapshot::complete`] sets it.
+        ///
+        /// [`Snapshot::complete`]: super::Snapshot::complete
         next_fire: Option<Timestamp>,
     },
     Delete(Name),
@@ -107,6 +111,87 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
+    /// Returns the command, which then borrows nothing.
+    #[must_use]
+    pub fn into_owned(self) -> Command<'static> {
+        match self {
+            Self::Enqueue(jobs) => Command::Enqueue(jobs.into_owned()),
+            Self::ClaimNextBatch(request) => Command::ClaimNextBatch(request.into_owned()),
+            Self::Settle(settlements) => Command::Settle(settlements.into_owned()),
+            Self::Report(reports) => Command::Report(reports.into_owned()),
+            Self::Reclaim(request) => Command::Reclaim(request.into_owned()),
+            Self::ActOn { jobs, from, action } => Command::ActOn {
+                jobs: jobs.into_owned(),
+                from: from.into_owned(),
+                action,
+            },
+            Self::Purge(request) => Command::Purge(request.into_owned()),
+            Self::PauseQueue(queue) => Command::PauseQueue(queue),
+            Self::ResumeQueue(queue) => Command::ResumeQueue(queue),
+            Self::Heartbeat(heartbeat) => Command::Heartbeat(heartbeat.into_owned()),
+            Self::SetNodeStatus { node, status } => Command::SetNodeStatus { node, status },
+            Self::SweepNodes(sweep) => Command::SweepNodes(sweep.into_owned()),
+            Self::Acquire { name, owner, ttl } => Command::Acquire { name, owner, ttl },
+            Self::Renew {
+                name,
+                owner,
+                fence,
+                ttl,
+            } => Command::Renew {
+                name,
+                owner,
+                fence,
+                ttl,
+            },
+            Self::Release { name, owner, fence } => Command::Release { name, owner, fence },
+            Self::Bump { namespace, guard } => Command::Bump { namespace, guard },
+            Self::SetPermits {
+                resource,
+                max,
+                if_known,
+            } => Command::SetPermits {
+                resource,
+                max,
+                if_known,
+            },
+            Self::Take(requests) => Command::Take(requests.into_owned()),
+            Self::ForgetIdle { limit } => Command::ForgetIdle { limit },
+            Self::CreateBatch(batch) => Command::CreateBatch(batch),
+            Self::CloseBatch(batch) => Command::CloseBatch(batch),
+            Self::PurgeBatches(request) => Command::PurgeBatches(request.into_owned()),
+            Self::Deliver(signal) => Command::Deliver(signal.into_owned()),
+            Self::Expire { limit } => Command::Expire { limit },
+            Self::Archive(request) => Command::Archive(request.into_owned()),
+            Self::PurgeArchive(request) => Command::PurgeArchive(request.into_owned()),
+            Self::Put { put, next_fire } => Command::Put {
+                put: put.into_owned(),
+                next_fire,
+            },
+            Self::ClaimDueRecurring(request) => Command::ClaimDueRecurring(request.into_owned()),
+            Self::Fire(firings) => Command::Fire(firings.into_owned()),
+            Self::SetPaused {
+                name,
+                paused,
+                next_fire,
+            } => Command::SetPaused {
+                name,
+                paused,
+                next_fire,
+            },
+            Self::Delete(name) => Command::Delete(name),
+            Self::Retire(request) => Command::Retire(request.into_owned()),
+        }
+    }
+
+    /// Returns whether the command contains a value that [`Snapshot::complete`] derives from the
+    /// data. So the command must directly follow the data from which the value was derived.
+    ///
+    /// [`Snapshot::complete`]: super::Snapshot::complete
+    #[must_use]
+    pub const fn depends_on_data(&self) -> bool {
+        matches!(self, Self::Put { .. } | Self::SetPaused { .. })
+    }
+
     /// Returns the name of the store call, as it occurs in errors and in fault plans.
     #[must_use]
     pub const fn operation(&self) -> &'static str {

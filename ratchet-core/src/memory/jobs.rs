@@ -126,7 +126,8 @@ impl Tables {
             .collect()
     }
 
-    pub(super) fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
+    /// Returns the jobs that a claim at this time gets, in claim order.
+    pub(super) fn claimable(&self, request: &ClaimRequest, now: i64) -> Vec<JobId> {
         let node = self.nodes.get(&request.node);
         if node.is_some_and(|node| node.status != NodeStatus::Active) {
             return Vec::new();
@@ -146,6 +147,11 @@ impl Tables {
         });
         let admit = |stream: usize| budget.take(levels[stream / 2].0);
         let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
+        chosen
+    }
+
+    pub(super) fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
+        let chosen = self.claimable(request, now);
         let claim = |id: JobId| {
             self.change(id, |job| ClaimedJob {
                 claim: job.claim(request.node, now),
@@ -195,7 +201,8 @@ impl Tables {
         reported.unwrap_or(Reported::Stale)
     }
 
-    pub(super) fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
+    /// Returns the lost claims that a pass at this time reclaims, with what happens to each.
+    pub(super) fn lost(&self, request: &ReclaimRequest, now: i64) -> Vec<(JobId, ReclaimEffect)> {
         let nodes = NodeRegistry::new(self.nodes.values());
         let mut pass = ReclaimPass::of(request);
         for job in self.running() {
@@ -205,12 +212,17 @@ impl Tables {
                 pass.add(id, node.is_some(), (id, effect));
             }
         }
+        pass.chosen()
+    }
+
+    pub(super) fn reclaim(&mut self, request: &ReclaimRequest, now: i64) -> Vec<Reclaimed> {
+        let lost = self.lost(request, now);
         let reclaim = |(id, effect): (JobId, ReclaimEffect)| {
             let (reclaimed, ended) = self.change(id, |job| job.reclaim(effect, now))?;
             self.record(id, ended);
             Some(reclaimed)
         };
-        pass.chosen().into_iter().filter_map(reclaim).collect()
+        lost.into_iter().filter_map(reclaim).collect()
     }
 
     pub(super) fn purge(&mut self, request: &PurgeRequest, now: i64) -> Guarded<u64> {

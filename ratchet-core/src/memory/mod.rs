@@ -46,9 +46,11 @@ mod rates;
 mod recurring;
 mod signals;
 mod snapshot;
+mod shared;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod unchanged;
 mod versions;
 mod workflows;
 
@@ -60,6 +62,7 @@ pub use arg::Arg;
 pub use clock::ManualClock;
 pub use command::{Answer, Command, Entry};
 pub use faults::Fault;
+pub use shared::CommandLog;
 pub use snapshot::Snapshot;
 
 use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
@@ -89,10 +92,13 @@ use tables::Tables;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore {
-    tables: Arc<Mutex<Tables>>,
+    data: Arc<Mutex<Snapshot>>,
     clock: ManualClock,
     faults: FaultPlan,
     log: Option<Arc<Log>>,
+    /// The log that orders the commands of several processes. `None` if all commands come from
+    /// this process.
+    shared: Option<Arc<dyn CommandLog>>,
     policy: CallPolicy,
     coordinator: InProcessCoordinator,
 }
@@ -106,10 +112,11 @@ impl MemoryStore {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            tables: Arc::default(),
+            data: Arc::default(),
             clock: ManualClock::running(time::wall_clock()),
             faults: FaultPlan::default(),
             log: None,
+            shared: None,
             // Contention occurs only if a test injects it. The test then expects the error, so the
             // call must not be retried.
             policy: CallPolicy::default().retries(0),
@@ -159,55 +166,53 @@ impl MemoryStore {
     /// Deletes the records of all nodes, like a restore from a backup that lacks them. Running
     /// nodes register again with their next heartbeat.
     pub fn lose_nodes(&self) {
-        self.tables().nodes.clear();
+        self.data().0.nodes.clear();
     }
 
     /// Returns a copy of all data. [`rewind`](Self::rewind) restores it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot(self.tables().clone())
+        self.data().clone()
     }
 
     /// Replaces all data by that of a snapshot, like a failover to a lagging copy or a restore from
     /// a backup. Running nodes continue, and the clock is not set back.
     pub fn rewind(&self, to: &Snapshot) {
-        *self.tables() = to.0.clone();
+        *self.data() = to.clone();
     }
 
-    fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.tables
+    fn data(&self) -> MutexGuard<'_, Snapshot> {
+        self.data
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Runs a store call that writes: applies a command at the store's current time. Injects the
-    /// fault that is planned for this call.
-    fn write<T>(&self, command: Command<'_>) -> impl Future<Output = Result<T>> + Send
+    /// Runs a store call that writes: applies a command at the store's current time, or appends it
+    /// to the shared log. Injects the fault that is planned for this call.
+    async fn write<T>(&self, mut command: Command<'_>) -> Result<T>
     where
         T: TryFrom<Answer, Error = StoreError> + Send,
     {
-        self.write_from(command.operation(), |_, _| command)
-    }
-
-    /// Like [`write`](Self::write), for a command that depends on the data and the time.
-    fn write_from<'c, T>(
-        &self,
-        operation: &'static str,
-        command: impl FnOnce(&Tables, i64) -> Command<'c> + Send,
-    ) -> impl Future<Output = Result<T>> + Send
-    where
-        T: TryFrom<Answer, Error = StoreError> + Send,
-    {
-        self.faults.around(operation, move || {
-            let mut tables = self.tables();
-            let now = self.clock.now_millis();
-            let entry = Entry::new(now, command(&tables, now));
-            let answer = tables.apply(&entry);
-            if let Some(log) = &self.log {
-                log(&entry, &answer);
-            }
-            T::try_from(answer).map_err(|error| error.during(operation))
-        })
+        let operation = command.operation();
+        if let Some(log) = &self.shared {
+            let answer = log.append(command.into_owned()).await;
+            return answer
+                .and_then(T::try_from)
+                .map_err(|error| error.during(operation));
+        }
+        self.faults
+            .around(operation, move || {
+                let mut data = self.data();
+                let now = self.clock.now_millis();
+                data.complete(&mut command, now);
+                let entry = Entry::new(now, command);
+                let answer = data.apply(&entry);
+                if let Some(log) = &self.log {
+                    log(&entry, &answer);
+                }
+                T::try_from(answer).map_err(|error| error.during(operation))
+            })
+            .await
     }
 
     /// Runs a store call that only reads, at the store's current time. Injects the fault that is
@@ -217,11 +222,18 @@ impl MemoryStore {
         operation: &'static str,
         read: impl FnOnce(&Tables, i64) -> T + Send,
     ) -> Result<T> {
+        if let Some(log) = &self.shared {
+            log.refresh()
+                .await
+                .map_err(|error| error.during(operation))?;
+            let data = self.data();
+            return Ok(read(&data.0, log.now()));
+        }
         self.faults
             .around(operation, || {
-                let tables = self.tables();
+                let data = self.data();
                 let now = self.clock.now_millis();
-                Ok(read(&tables, now))
+                Ok(read(&data.0, now))
             })
             .await
     }

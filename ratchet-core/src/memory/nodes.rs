@@ -75,7 +75,7 @@ impl Tables {
             return Guarded::Stale;
         }
         let now = from_millis(now);
-        let owners: BTreeSet<NodeId> = self.running().filter_map(|row| row.record.node).collect();
+        let owners = self.owners();
         let mut swept = SweptNodes::default();
         for node in self.nodes.values_mut() {
             if sweep.marks_dead(node, now) {
@@ -88,5 +88,20 @@ impl Tables {
             .retain(|id, node| owners.contains(id) || !sweep.forgets(node, &swept.died, now));
         swept.forgotten = (before - self.nodes.len()) as u64;
         Guarded::Done(swept)
+    }
+
+    /// Returns whether a sweep at this time would change a node.
+    pub(super) fn has_swept(&self, sweep: &NodeSweep, now: i64) -> bool {
+        let now = from_millis(now);
+        let owners = self.owners();
+        self.nodes.values().any(|node| {
+            let forgets = || !owners.contains(&node.node) && sweep.forgets(node, &[], now);
+            sweep.marks_dead(node, now) || forgets()
+        })
+    }
+
+    /// Returns the nodes that own a claim.
+    fn owners(&self) -> BTreeSet<NodeId> {
+        self.running().filter_map(|row| row.record.node).collect()
     }
 }

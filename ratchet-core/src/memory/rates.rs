@@ -35,14 +35,18 @@ impl Tables {
         requests.iter().map(take).collect()
     }
 
-    pub(super) fn forget_idle(&mut self, limit: usize, now: i64) -> u64 {
-        let idle: Vec<Name> = self
-            .rates
+    /// Returns the keys whose rates no longer hold anything back.
+    pub(super) fn idle(&self, limit: usize, now: i64) -> Vec<Name> {
+        self.rates
             .iter()
             .filter(|(_, tat)| **tat <= now * MICROS)
             .map(|(key, _)| key.clone())
             .take(limit)
-            .collect();
+            .collect()
+    }
+
+    pub(super) fn forget_idle(&mut self, limit: usize, now: i64) -> u64 {
+        let idle = self.idle(limit, now);
         for key in &idle {
             self.rates.remove(key);
         }

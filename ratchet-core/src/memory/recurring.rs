@@ -17,12 +17,9 @@ use crate::time::{self, Timestamp, from_millis};
 #[async_trait]
 impl RecurringStore for MemoryStore {
     async fn put(&self, put: &PutRecurring) -> Result<PutOutcome> {
-        self.write_from("put", |tables, now| {
-            let written = tables.written(put, now);
-            Command::Put {
-                put: put.into(),
-                next_fire: written.and_then(|(record, _)| record.next_fire),
-            }
+        self.write(Command::Put {
+            put: put.into(),
+            next_fire: None,
         })
         .await
     }
@@ -53,13 +50,10 @@ impl RecurringStore for MemoryStore {
     }
 
     async fn set_paused(&self, name: &Name, paused: bool) -> Result<Changed> {
-        self.write_from("set_paused", |tables, now| {
-            let paused_record = tables.with_pause(name, paused, now);
-            Command::SetPaused {
-                name: name.clone(),
-                paused,
-                next_fire: paused_record.and_then(|record| record.next_fire),
-            }
+        self.write(Command::SetPaused {
+            name: name.clone(),
+            paused,
+            next_fire: None,
         })
         .await
     }
@@ -74,6 +68,25 @@ impl RecurringStore for MemoryStore {
 }
 
 impl Tables {
+    /// Sets the next slot in a command that contains one.
+    pub(super) fn complete(&self, command: &mut Command<'_>, now: i64) {
+        match command {
+            Command::Put { put, next_fire } => {
+                let written = self.written(put, now);
+                *next_fire = written.and_then(|(record, _)| record.next_fire);
+            }
+            Command::SetPaused {
+                name,
+                paused,
+                next_fire,
+            } => {
+                let record = self.with_pause(name, *paused, now);
+                *next_fire = record.and_then(|record| record.next_fire);
+            }
+            _ => {}
+        }
+    }
+
     /// Returns the definition as a put writes it at this time. The next slot depends on the
     /// time-zone data of this process. `None` if the put changes nothing.
     fn written(&self, put: &PutRecurring, now: i64) -> Option<(RecurringRecord, PutOutcome)> {
@@ -136,6 +149,22 @@ impl Tables {
             !retires
         });
         Guarded::Done(retired)
+    }
+
+    /// Returns the answer to a claim at this time, if no definition is due.
+    pub(super) fn none_due(&self, now: i64) -> Option<DueRecurring> {
+        let now = from_millis(now);
+        let mut records = self.recurring.values();
+        if records.any(|record| record.is_due(now)) {
+            return None;
+        }
+        let waits = self.recurring.values();
+        Some(DueRecurring {
+            now,
+            definitions: Vec::new(),
+            next_in: waits.filter_map(|record| record.wakes_in(now)).min(),
+            unreadable: 0,
+        })
     }
 
     pub(super) fn claim_due_recurring(

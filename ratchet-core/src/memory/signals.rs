@@ -28,14 +28,20 @@ impl Tables {
         }
     }
 
-    pub(super) fn expire(&mut self, limit: usize, now: i64) -> Vec<JobId> {
+    /// Returns the jobs that have waited too long for their signal, in order of their ids.
+    pub(super) fn overdue(&self, limit: usize, now: i64) -> Vec<JobId> {
         let overdue = self.jobs().filter(|job| job.is_signal_overdue(now));
         let overdue = overdue.filter_map(|job| Some((job.signal_deadline()?, job.record.id)));
         let mut overdue: Vec<(i64, JobId)> = overdue.collect();
         overdue.sort_unstable();
         overdue.truncate(limit);
-        let mut failed: Vec<JobId> = overdue.into_iter().map(|(_, id)| id).collect();
-        failed.sort_unstable();
+        let mut overdue: Vec<JobId> = overdue.into_iter().map(|(_, id)| id).collect();
+        overdue.sort_unstable();
+        overdue
+    }
+
+    pub(super) fn expire(&mut self, limit: usize, now: i64) -> Vec<JobId> {
+        let failed = self.overdue(limit, now);
         for id in &failed {
             self.change(*id, |job| job.miss_signal(now));
         }

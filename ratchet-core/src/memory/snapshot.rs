@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::command::{Answer, Entry};
+use super::command::{Answer, Command, Entry};
 use super::tables::Tables;
 use crate::error::{InvalidInput, Result};
 use crate::model::document;
@@ -52,6 +52,21 @@ impl Snapshot {
     /// ```
     pub fn apply(&mut self, entry: &Entry<'_>) -> Answer {
         self.0.apply(entry)
+    }
+
+    /// Returns the answer to a command that changes nothing at this time, in milliseconds since
+    /// 1970. Returns `None` if the command changes the data, or may change it. A log need not
+    /// contain a command that changes nothing, such as a claim that finds no job.
+    #[must_use]
+    pub fn unchanged_by(&self, command: &Command<'_>, now: i64) -> Option<Answer> {
+        self.0.unchanged_by(command, now)
+    }
+
+    /// Sets the values of a command that are derived from the data and from the time-zone data of
+    /// this process. Call it before the command is applied at this time, in milliseconds since
+    /// 1970.
+    pub fn complete(&self, command: &mut Command<'_>, now: i64) {
+        self.0.complete(command, now);
     }
 
     /// Encodes the data as a JSON document that [`decode`](Self::decode) of this version and of

@@ -97,6 +97,15 @@ impl Tables {
         if !self.is_tenure(request.guard.as_ref(), now) {
             return Guarded::Stale;
         }
+        let old = self.old_batches(request, now);
+        for batch in &old {
+            self.links.batches.remove(batch);
+        }
+        Guarded::Done(old.len() as u64)
+    }
+
+    /// Returns the ended batches that this request selects for deletion.
+    pub(super) fn old_batches(&self, request: &BatchPurge, now: i64) -> Vec<BatchId> {
         let cutoff = now.saturating_sub(duration_millis(request.older_than));
         let is_old = |batch: &&BatchRecord| {
             batch
@@ -110,9 +119,6 @@ impl Tables {
             .collect();
         old.sort_unstable();
         old.truncate(request.limit);
-        for (_, batch) in &old {
-            self.links.batches.remove(batch);
-        }
-        Guarded::Done(old.len() as u64)
+        old.into_iter().map(|(_, batch)| batch).collect()
     }
 }

@@ -27,12 +27,8 @@ pub(crate) fn encode<T: Serialize>(fields: &T) -> Result<String, InvalidInput> {
 
 /// Decodes a document of this version or of an earlier version.
 pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, InvalidInput> {
-    #[derive(Deserialize)]
-    struct Version {
-        v: u32,
-    }
     // Reads the version first, because a document of a later version may have other fields.
-    let Version { v } = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+    let v = version(text)?;
     if v > VERSION {
         return Err(unreadable(&format_args!(
             "the format version {v} is newer than {VERSION}, the newest version that this program \
@@ -40,6 +36,24 @@ pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, InvalidInput>
         )));
     }
     serde_json::from_str(text).map_err(|error| unreadable(&error))
+}
+
+/// Returns the version of a document. Does not read the rest of a document that begins with its
+/// version, as [`encode`] writes it.
+fn version(text: &str) -> Result<u32, InvalidInput> {
+    #[derive(Deserialize)]
+    struct Version {
+        v: u32,
+    }
+    let first = text.strip_prefix("{\"v\":").and_then(|rest| {
+        let end = rest.find([',', '}'])?;
+        rest[..end].parse().ok()
+    });
+    if let Some(first) = first {
+        return Ok(first);
+    }
+    let read: Version = serde_json::from_str(text).map_err(|error| unreadable(&error))?;
+    Ok(read.v)
 }
 
 pub(crate) fn unreadable(error: &dyn Display) -> InvalidInput {

@@ -1,0 +1,219 @@
+//! The estimate of the server's time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ratchet_core::memory::ManualClock;
+use ratchet_core::time;
+use tokio::time::Instant;
+
+/// How long a measurement of the server's time is used.
+const MEASURED_FOR: Duration = Duration::from_secs(15 * 60);
+/// By how much the clock of the machine and the monotonic clock may differ until the server's time
+/// is measured again. They differ after the machine was suspended, or its clock was set.
+const AGREES_TO: i64 = 2_000;
+/// Servers give the time of an object to the second, rounded down.
+const PRECISION: i64 = 1_000;
+
+/// Reads the clocks of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) monotonic: Instant,
+    pub(crate) machine: i64,
+}
+
+impl Moment {
+    /// Returns how much time has passed from this moment to `later`: the longer one of the
+    /// durations that the two clocks show. The monotonic clock stops while the machine is
+    /// suspended. `None` if the machine's clock was set back.
+    pub(crate) fn until(&self, later: &Self) -> Option<Duration> {
+        let machine = u64::try_from(later.machine - self.machine).ok()?;
+        let monotonic = later.monotonic.saturating_duration_since(self.monotonic);
+        Some(monotonic.max(Duration::from_millis(machine)))
+    }
+}
+
+/// The clock of a store.
+#[derive(Debug)]
+pub(crate) enum Clock {
+    /// The clock of a test.
+    Manual(ManualClock),
+    Estimate(Estimate),
+}
+
+/// The estimate of the server's time.
+#[derive(Debug)]
+pub(crate) struct Estimate {
+    measured: Mutex<Measured>,
+    /// What a test uses instead of the clock of the machine.
+    machine: Option<ManualClock>,
+}
+
+/// The bounds of the server's time at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    /// The server's time was not earlier at `ended`.
+    earliest: i64,
+    ended: Moment,
+    /// The server's time was not later at `began`.
+    latest: i64,
+    began: Moment,
+}
+
+impl Measured {
+    fn new(put_at: i64, began: Moment, ended: Moment) -> Self {
+        Self {
+            earliest: put_at,
+            ended,
+            latest: put_at.saturating_add(PRECISION),
+            began,
+        }
+    }
+
+    /// Returns the time of the machine, limited to what the server's time can be.
+    fn at(&self, now: &Moment) -> i64 {
+        let latest = self.latest.saturating_add(elapsed(&self.began, now));
+        let earliest = self.earliest.saturating_add(elapsed(&self.ended, now));
+        now.machine.min(latest).max(earliest)
+    }
+
+    fn is_old(&self, now: &Moment) -> bool {
+        let monotonic = elapsed(&self.began, now);
+        let machine = now.machine - self.began.machine;
+        monotonic > time::duration_millis(MEASURED_FOR) || (machine - monotonic).abs() > AGREES_TO
+    }
+}
+
+/// Returns the milliseconds between two moments, by the monotonic clock.
+fn elapsed(from: &Moment, to: &Moment) -> i64 {
+    let elapsed = to.monotonic.saturating_duration_since(from.monotonic);
+    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl Clock {
+    /// Creates the estimate from a put between `began` and `ended`, which the server gave the time
+    /// `put_at`.
+    pub(crate) fn estimate(
+        put_at: i64,
+        began: Moment,
+        ended: Moment,
+        machine: Option<ManualClock>,
+    ) -> Self {
+        Self::Estimate(Estimate {
+            measured: Mutex::new(Measured::new(put_at, began, ended)),
+            machine,
+        })
+    }
+
+    /// Returns the time for a command after one with the time `last`, in milliseconds since 1970.
+    pub(crate) fn after(&self, last: i64) -> i64 {
+        match self {
+            Self::Manual(clock) => clock.now_millis(),
+            Self::Estimate(estimate) => estimate.measured().at(&self.moment()).max(last),
+        }
+    }
+
+    pub(crate) fn moment(&self) -> Moment {
+        match self {
+            Self::Manual(_) => moment(None),
+            Self::Estimate(estimate) => moment(estimate.machine.as_ref()),
+        }
+    }
+
+    /// Returns whether the server's time should be measured again.
+    pub(crate) fn is_old(&self) -> bool {
+        match self {
+            Self::Manual(_) => false,
+            Self::Estimate(estimate) => estimate.measured().is_old(&self.moment()),
+        }
+    }
+
+    /// Takes a new measurement from a put between `began` and `ended`.
+    pub(crate) fn measure(&self, put_at: i64, began: Moment, ended: Moment) {
+        if let Self::Estimate(estimate) = self {
+            *estimate.lock() = Measured::new(put_at, began, ended);
+        }
+    }
+
+    /// Returns by how many milliseconds the clock of the machine is ahead of the estimate, which is
+    /// the nearest time that the server can have.
+    pub(crate) fn machine_ahead(&self) -> i64 {
+        match self {
+            Self::Manual(_) => 0,
+            Self::Estimate(estimate) => {
+                let now = self.moment();
+                now.machine - estimate.measured().at(&now)
+            }
+        }
+    }
+}
+
+impl Estimate {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn measured(&self) -> Measured {
+        *self.lock()
+    }
+}
+
+/// Reads the clocks, with a clock of a test instead of the clock of the machine if there is one.
+pub(crate) fn moment(machine: Option<&ManualClock>) -> Moment {
+    Moment {
+        monotonic: time::monotonic(),
+        machine: machine.map_or_else(
+            || time::to_millis(time::wall_clock()),
+            ManualClock::now_millis,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn after(start: Instant, elapsed: Duration, machine: i64) -> Moment {
+        Moment {
+            monotonic: start + elapsed,
+            machine,
+        }
+    }
+
+    #[test]
+    fn the_machines_clock_counts_within_what_the_server_shows() {
+        let start = time::monotonic();
+        let (began, ended) = (
+            after(start, Duration::ZERO, 0),
+            after(start, SECOND / 10, 0),
+        );
+        let measured = Measured::new(50_000, began, ended);
+        let at = |machine| measured.at(&after(start, 10 * SECOND, machine));
+        // The put was at 50.000 to 50.999, between 0.0 and 0.1 seconds.
+        assert_eq!(at(60_500), 60_500);
+        assert_eq!(at(0), 59_900);
+        assert_eq!(at(i64::MAX), 61_000);
+    }
+
+    #[test]
+    fn a_measurement_ends_with_time_and_with_a_machine_that_slept() {
+        let start = time::monotonic();
+        let began = after(start, Duration::ZERO, 7_000);
+        let measured = Measured::new(0, began, began);
+        assert!(!measured.is_old(&after(start, SECOND, 8_500)));
+        assert!(measured.is_old(&after(start, SECOND, 7_000 + 3_600_000)));
+        assert!(measured.is_old(&after(start, SECOND, 7_000 - 3_600_000)));
+        assert!(measured.is_old(&after(start, MEASURED_FOR + SECOND, 7_000 + 901_000)));
+    }
+
+    #[test]
+    fn time_between_moments_is_that_of_the_faster_clock() {
+        let start = time::monotonic();
+        let began = after(start, Duration::ZERO, 7_000);
+        assert_eq!(began.until(&after(start, SECOND, 7_500)), Some(SECOND));
+        assert_eq!(began.until(&after(start, SECOND, 9_000)), Some(2 * SECOND));
+        assert_eq!(began.until(&after(start, SECOND, 6_999)), None);
+    }
+}
