@@ -126,32 +126,15 @@ impl Tables {
             .collect()
     }
 
-    /// Returns the jobs that a claim at this time gets, in claim order.
-    pub(super) fn claimable(&self, request: &ClaimRequest, now: i64) -> Vec<JobId> {
-        let node = self.nodes.get(&request.node);
-        if node.is_some_and(|node| node.status != NodeStatus::Active) {
-            return Vec::new();
-        }
-        let mut budget = Budget::new(self.held_permits());
-        let mut asleep = {
-            let matches = self.claimable(request);
-            let awake = |route: &Route| matches(route) && budget.rest(route) != Some(0);
-            self.indexes.sleepers(awake, now)
-        };
-        asleep.truncate(fair::WOKEN_BY_A_CLAIM);
-        self.give_turns(asleep, now);
-        let levels = self.indexes.pending_levels(self.claimable(request));
-        // Two streams for each level: the jobs without and those with a fair key.
-        let streams = levels.iter().flat_map(|(_, priority, level)| {
-            [false, true].map(|fair| (*priority, level.claimable(fair, now)))
-        });
-        let admit = |stream: usize| budget.take(levels[stream / 2].0);
-        let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
-        chosen
+    /// Returns whether a claim at this time changes nothing.
+    pub(super) fn claims_nothing(&self, request: &ClaimRequest, now: i64) -> bool {
+        self.sleepers(request, now).is_empty() && self.choose(request, now).is_empty()
     }
 
     pub(super) fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
-        let chosen = self.claimable(request, now);
+        let sleepers = self.sleepers(request, now);
+        self.give_turns(sleepers, now);
+        let chosen = self.choose(request, now);
         let claim = |id: JobId| {
             self.change(id, |job| ClaimedJob {
                 claim: job.claim(request.node, now),
@@ -164,9 +147,34 @@ impl Tables {
         claimed
     }
 
+    /// Returns the due jobs without a turn to which a claim at this time gives turns.
+    fn sleepers(&self, request: &ClaimRequest, now: i64) -> Vec<JobId> {
+        let matches = self.claimable(request);
+        let budget = Budget::new(self.held_permits());
+        let awake = |route: &Route| matches(route) && budget.rest(route) != Some(0);
+        let mut sleepers = self.indexes.sleepers(awake, now);
+        sleepers.truncate(fair::WOKEN_BY_A_CLAIM);
+        sleepers
+    }
+
+    /// Returns the jobs that a claim at this time takes, in the order in which it takes them.
+    fn choose(&self, request: &ClaimRequest, now: i64) -> Vec<JobId> {
+        let mut budget = Budget::new(self.held_permits());
+        let levels = self.indexes.pending_levels(self.claimable(request));
+        // Two streams for each level: the jobs without and those with a fair key.
+        let streams = levels.iter().flat_map(|(_, priority, level)| {
+            [false, true].map(|fair| (*priority, level.claimable(fair, now)))
+        });
+        let admit = |stream: usize| budget.take(levels[stream / 2].0);
+        let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
+        chosen
+    }
+
     /// Returns whether a claim may take jobs of a route.
     fn claimable(&self, request: &ClaimRequest) -> impl Fn(&Route) -> bool {
-        |route| !self.pauses.cover(route) && route.matches(request)
+        let node = self.nodes.get(&request.node);
+        let active = node.is_none_or(|node| node.status == NodeStatus::Active);
+        move |route| active && !self.pauses.cover(route) && route.matches(request)
     }
 
     /// Gives turns to those of the jobs that sleep and are due.
