@@ -44,9 +44,9 @@ mod permits;
 mod queues;
 mod rates;
 mod recurring;
+mod shared;
 mod signals;
 mod snapshot;
-mod shared;
 mod tables;
 #[cfg(test)]
 mod tests;
