@@ -434,7 +434,7 @@ fn may_make_claimable(command: &Command<'_>) -> bool {
             | Command::Settle(_)
             | Command::Reclaim(_)
             | Command::ActOn { .. }
-            | Command::ResumeQueue(_)
+            | Command::Resume(_)
             | Command::SetPermits { .. }
             | Command::CloseBatch(_)
             | Command::Deliver(_)

@@ -12,8 +12,8 @@ impl Tables {
     pub(super) fn unchanged_by(&self, command: &Command<'_>, now: i64) -> Option<Answer> {
         match command {
             Command::ClaimNextBatch(request) => {
-                let claimable = self.claimable(request, now);
-                claimable.is_empty().then(|| Answer::Claimed(Vec::new()))
+                let nothing = self.claims_nothing(request, now);
+                nothing.then(|| Answer::Claimed(Vec::new()))
             }
             Command::Reclaim(request) => {
                 let lost = self.lost(request, now);
@@ -54,12 +54,12 @@ impl Tables {
                 idle.is_empty().then_some(Answer::Count(0))
             }
             Command::ClaimDueRecurring(_) => self.none_due(now).map(Answer::Due),
-            Command::PauseQueue(queue) => {
-                let paused = self.paused_queues.contains(queue);
+            Command::Pause(request) => {
+                let paused = self.pauses.contains(&request.scope);
                 paused.then_some(Answer::Changed(Changed::Unchanged))
             }
-            Command::ResumeQueue(queue) => {
-                let paused = self.paused_queues.contains(queue);
+            Command::Resume(scope) => {
+                let paused = self.pauses.contains(scope);
                 (!paused).then_some(Answer::Changed(Changed::Unchanged))
             }
             Command::Acquire { .. } | Command::Renew { .. } | Command::Release { .. } => {

@@ -276,6 +276,15 @@ impl Pauses {
         }
     }
 
+    /// Returns whether the queue or kind is paused.
+    #[must_use]
+    pub fn contains(&self, scope: &PauseScope) -> bool {
+        match scope {
+            PauseScope::Queue(name) => self.queues.contains_key(name),
+            PauseScope::Kind(name) => self.kinds.contains_key(name),
+        }
+    }
+
     /// Returns whether no job of the route may be claimed, because its queue or kind is paused.
     #[must_use]
     pub fn cover(&self, route: &Route) -> bool {

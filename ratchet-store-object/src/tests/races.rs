@@ -3,7 +3,9 @@
 use object_store::{ObjectStore as _, ObjectStoreExt};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::memory::Command;
-use ratchet_core::model::{Guarded, JobFilter, PageRequest, PutRecurring, Recurring};
+use ratchet_core::model::{
+    Guarded, JobFilter, PageRequest, PauseRequest, PauseScope, PutRecurring, Recurring,
+};
 use ratchet_core::store::{QueueStore, RecurringStore, VersionStore};
 use tokio::sync::{Barrier, Notify};
 
@@ -260,7 +262,8 @@ async fn a_process_that_is_far_behind_reads_no_segment_that_came_too_late() {
         jobs.push(add(&fast).await);
         snapshot_stored(&fast).await;
     }
-    let command = serde_json::to_string(&Command::PauseQueue(name("q"))).unwrap();
+    let pause = PauseRequest::new(PauseScope::Queue(name("q")));
+    let command = serde_json::to_string(&Command::Pause((&pause).into())).unwrap();
     let header = Header::new(2, uuid::Uuid::new_v4(), 0);
     let late = document::encode(&header, [&*command]).unwrap();
     bucket
