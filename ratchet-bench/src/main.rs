@@ -101,8 +101,8 @@ struct Options {
     /// each lane is pending (claim, drain, contend)
     #[arg(long, default_value_t = 0)]
     lanes: usize,
-    /// Number of fair keys over which to distribute the jobs, or 0 for no fair keys (enqueue, claim,
-    /// drain)
+    /// Number of fair keys over which to distribute the jobs, or 0 for no fair keys (enqueue,
+    /// claim, drain)
     #[arg(long, default_value_t = 0)]
     fair_keys: usize,
     /// Put the jobs into one batch, and run one more job after the batch has ended (drain)

@@ -2,8 +2,8 @@
 //!
 //! This is start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng, *Start-time Fair Queuing*,
 //! SIGCOMM 1996). Each pending job with a fair key gets a *turn* when it is due, and claims take
-//! the jobs of one route and priority in the order (turn, key, id). The *level* of a job is its route
-//! and priority, and its cost is 1,000 divided by its weight:
+//! the jobs of one route and priority in the order (turn, key, id). The *level* of a job is its
+//! route and priority, and its cost is 1,000 divided by its weight:
 //!
 //! ```text
 //! after another job of its key    the turn of the last pending job of its key + that job's cost

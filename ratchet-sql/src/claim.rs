@@ -44,8 +44,8 @@ struct Round {
     refused: usize,
     /// Whether the number of free permits limited the number of candidates.
     bounded: bool,
-    /// The routes with due jobs that have a fair key and no turn. If there are any, the round claimed
-    /// no jobs.
+    /// The routes with due jobs that have a fair key and no turn. If there are any, the round
+    /// claimed no jobs.
     asleep: Vec<i32>,
 }
 

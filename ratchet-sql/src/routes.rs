@@ -164,8 +164,8 @@ impl Routes {
         Ok(again)
     }
 
-    /// Returns the mark of a route for jobs without a fair key, or with one. If the route is not yet
-    /// in the database, stores it there first.
+    /// Returns the mark of a route for jobs without a fair key, or with one. If the route is not
+    /// yet in the database, stores it there first.
     pub(crate) async fn mark_of<D: Dialect>(
         &self,
         connections: &Connections<D::Connector>,

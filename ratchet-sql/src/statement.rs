@@ -94,9 +94,9 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the statements that give turns to jobs with a fair key. `None` means that the dialect
-    /// does not support fair keys. With `Some`, the statements `enqueue_keyed`, `add_route`,
-    /// `load_routes` and `claim_jobs` have the parameters and columns for fair keys.
+    /// Returns the statements that give turns to jobs with a fair key. `None` means that the
+    /// dialect does not support fair keys. With `Some`, the statements `enqueue_keyed`,
+    /// `add_route`, `load_routes` and `claim_jobs` have the parameters and columns for fair keys.
     fn turns(&self) -> Option<TurnStatements<'_, D>> {
         None
     }

@@ -1,13 +1,13 @@
 //! Fair keys: gives turns to jobs.
 //!
-//! A pending job with a fair key has a turn, and is then in the indexes `turn` and `key_turn`, or it
-//! sleeps, and is then in the index `asleep`. All writes that claim, end or move a job, and those
-//! that change its due time or priority, remove the field `turn`. So only this module and enqueues
-//! must know about turns.
+//! A pending job with a fair key has a turn, and is then in the indexes `turn` and `key_turn`, or
+//! it sleeps, and is then in the index `asleep`. All writes that claim, end or move a job, and
+//! those that change its due time or priority, remove the field `turn`. So only this module and
+//! enqueues must know about turns.
 //!
 //! Each call that gives turns writes to the documents of the routes in the transaction in which it
-//! reads the last turns. So of two concurrent calls, one is retried and then sees the turns that the
-//! other has given. A transaction of the application never writes to these documents.
+//! reads the last turns. So of two concurrent calls, one is retried and then sees the turns that
+//! the other has given. A transaction of the application never writes to these documents.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -35,8 +35,8 @@ const ROUTES: usize = 150;
 /// write to a job that sleeps.
 const TRIES: u32 = 12;
 
-/// Returns the condition for the field `turn` of jobs that have a turn. The server reads it from the
-/// index alone, unlike `$exists`.
+/// Returns the condition for the field `turn` of jobs that have a turn. The server reads it from
+/// the index alone, unlike `$exists`.
 pub(crate) fn any_turn() -> Document {
     doc! { "$gte": i64::MIN }
 }

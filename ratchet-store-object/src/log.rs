@@ -335,7 +335,7 @@ impl Log {
         tracing::warn!(
             from = view.number,
             to = opened.view.number,
-            "this process was behind the log for so long that segments it needs were deleted; it \
+            "this process was behind the log until segments that it needs were deleted; it \
              continues with a snapshot"
         );
         *view = opened.view;

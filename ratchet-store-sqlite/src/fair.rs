@@ -10,8 +10,8 @@ use crate::request::Work;
 use crate::row;
 use crate::statements::SQL;
 
-/// Returns the turn of a job that is due now. `level` is its priority; `key` and `cost` are its fair
-/// key.
+/// Returns the turn of a job that is due now. `level` is its priority; `key` and `cost` are its
+/// fair key.
 pub(crate) fn turn(work: &Work<'_>, route: i64, level: u8, key: &str, cost: u32) -> Result<i64> {
     let mut find = work.conn.prepare_cached(&SQL.find_turns)?;
     let (first, last) = find.query_row(params![route, level, key], |row| {

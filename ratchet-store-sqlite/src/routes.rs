@@ -114,8 +114,8 @@ impl Routes {
         self.fair.contains(&id)
     }
 
-    /// Returns the id of a route for jobs without a fair key, or for jobs with one. Stores the route
-    /// first if it is new.
+    /// Returns the id of a route for jobs without a fair key, or for jobs with one. Stores the
+    /// route first if it is new.
     pub(crate) fn id_of(&mut self, conn: Connection<'_>, route: &Route, fair: bool) -> Result<i64> {
         self.refresh(conn)?;
         if let Some(id) = self.ids.get(route).and_then(|ids| ids[usize::from(fair)]) {

@@ -60,8 +60,8 @@ impl DueRoute {
 
     /// Sorts routes into the order in which stores list them. Routes with due jobs come first, the
     /// longest overdue before all others. Then come the other routes, by the time until their first
-    /// job is due. Routes with equal times are sorted by route. Of several entries of one route, only
-    /// the first in this order remains.
+    /// job is due. Routes with equal times are sorted by route. Of several entries of one route,
+    /// only the first in this order remains.
     pub fn sort(routes: &mut Vec<Self>) {
         routes.sort_by(|a, b| {
             let longest_first = b.overdue.cmp(&a.overdue);

@@ -134,10 +134,10 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.optimized]** A request without payloads claims exactly the same jobs, and the
     ///   answer leaves out only the inputs, which [`load_inputs`](Self::load_inputs) reads.
     /// - **[fair.turn]** Of the jobs with a [fair key](crate::NewJob::fair_key) of one route and
-    ///   priority, a call takes the first in the order (turn, key, id). `[claim.order]` compares the next
-    ///   of them with other jobs. The turns are those of [`fair`](crate::fair): an enqueue gives
-    ///   them to its own due jobs, and a claim to the due jobs without a turn whose routes match
-    ///   the request, the longest due first, at most
+    ///   priority, a call takes the first in the order (turn, key, id). `[claim.order]` compares
+    ///   the next of them with other jobs. The turns are those of [`fair`](crate::fair): an enqueue
+    ///   gives them to its own due jobs, and a claim to the due jobs without a turn whose routes
+    ///   match the request, the longest due first, at most
     ///   [`WOKEN_BY_A_CLAIM`](crate::fair::WOKEN_BY_A_CLAIM).
     /// - **[fair.bound]** While a job is the first of its key, at most one job of each other key of
     ///   equal weight is claimed before it, or two if that key falls idle in between, besides those

@@ -151,7 +151,7 @@ ORDER BY wanted.place
 
 -- name: find_sleepers
 -- Returns the due jobs of these routes that have a fair key and no turn, the longest due first, at
--- most $2, and locks them. Skips jobs that another transaction has locked: nobody can claim these
+-- most $2, and locks them. Skips jobs that another transaction has locked, which cannot be claimed
 -- now. [fair.due] Reads a range of jobs_asleep for each route.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT sleeper.id, sleeper.route, sleeper.priority, sleeper.fair_key, sleeper.fair_cost
