@@ -96,5 +96,16 @@ fn every_column_is_in_every_sql_store() {
     sqlserver.remove("migrations");
     let rates = sqlserver.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
+    // The fourth difference: SQL Server refuses fair keys.
+    let fair = [
+        ("routes", "fair"),
+        ("jobs", "fair_key"),
+        ("jobs", "fair_cost"),
+        ("jobs", "turn"),
+    ];
+    for (table, column) in fair {
+        let columns = postgres.get_mut(table);
+        assert_eq!(columns.map(|columns| columns.remove(column)), Some(true));
+    }
     assert_eq!(sqlserver, postgres);
 }
