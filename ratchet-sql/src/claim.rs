@@ -44,7 +44,7 @@ struct Round {
     refused: usize,
     /// Whether the number of free permits limited the number of candidates.
     bounded: bool,
-    /// The routes with due jobs that have a fair key and no turn. If there are any, the round
+    /// The routes for jobs with a fair key, if due jobs of them have no turn. Then the round
     /// claimed no jobs.
     asleep: Vec<i32>,
 }

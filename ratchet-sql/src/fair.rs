@@ -103,7 +103,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(levels)
     }
 
-    /// Gives turns to the due jobs of these routes that have none, the longest due first.
+    /// Gives turns to the due jobs of these routes that have none, the longest due first. Leaves out
+    /// the routes in which another call gives turns at the moment.
     pub(crate) async fn wake(&self, routes: &[i32]) -> Result<()> {
         let Some(sql) = self.sql().own.turns() else {
             return Ok(());
@@ -120,9 +121,15 @@ impl<D: Dialect> SqlStore<D> {
         sql: &TurnStatements<'_, D>,
         routes: &[i32],
     ) -> Result<()> {
-        lease.rows(sql.lock_routes.query().bind(routes)).await?;
+        let mut locked: Vec<i32> = Vec::with_capacity(routes.len());
+        for row in lease.rows(sql.try_lock_routes.query().bind(routes)).await? {
+            locked.push(row.try_get(0)?);
+        }
+        if locked.is_empty() {
+            return Ok(());
+        }
         let limit = i64::try_from(WOKEN_BY_A_CLAIM).unwrap_or(i64::MAX);
-        let find = sql.find_sleepers.query().bind(routes).bind(limit);
+        let find = sql.find_sleepers.query().bind(&locked).bind(limit);
         let rows = lease.rows(find).await?;
         let mut ids: Vec<Uuid> = Vec::with_capacity(rows.len());
         let mut keys: Vec<String> = Vec::with_capacity(rows.len());

@@ -116,6 +116,7 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
 )]
 pub struct TurnStatements<'a, D> {
     pub lock_routes: &'a Statement<D>,
+    pub try_lock_routes: &'a Statement<D>,
     pub find_turns: &'a Statement<D>,
     pub find_sleepers: &'a Statement<D>,
     pub give_turns: &'a Statement<D>,

@@ -204,7 +204,7 @@ impl MongoStore {
     ) -> Result<()> {
         let (jobs, new) = (&*plan.jobs, &plan.new);
         self.meet_parents(tx, &mut linked, &plan.holders).await?;
-        self.change_holders(tx, &plan.holders).await?;
+        self.change_holders(tx, &plan.holders, &linked).await?;
         let wanted = new
             .iter()
             .filter_map(|place| lanes::of(jobs[*place].spec()));

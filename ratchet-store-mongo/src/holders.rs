@@ -6,6 +6,7 @@ use ratchet_core::{JobId, JobState};
 
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
+use crate::links::Linked;
 use crate::pipelines::{code, ids};
 use crate::row;
 use crate::store::MongoStore;
@@ -32,9 +33,11 @@ impl MongoStore {
             return Err(changed());
         }
         for row in &found {
-            let route = self.routes().get(row::int(row, "route")?);
-            // A job whose route is not known yet belongs to a kind that this call does not have.
-            if let Some(route) = route {
+            let number: i64 = row::int(row, "route")?;
+            if number > i64::from(self.routes().seen()) {
+                self.routes().refresh(self.main()).await?;
+            }
+            if let Some(route) = self.routes().get(number) {
                 let state = JobState::from_code(row::int(row, "state")?)?;
                 let (run_at, created_at) = (row::int(row, "run_at")?, row::int(row, "created_at")?);
                 let job = row::job_id(row, "_id")?;
@@ -50,9 +53,15 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         changes: &[HolderChange],
+        linked: &Linked<'_>,
     ) -> Result<()> {
         for change in changes {
-            let (filter, update) = statement(change);
+            let (filter, mut update) = statement(change);
+            if linked.is_parent(change.job()) {
+                // Such a job ends with a look at those that wait for it. [link.release]
+                let set = update.get_document_mut("$set").map_err(|_| changed())?;
+                set.insert("children", true);
+            }
             if tx.update_one(&self.main().jobs, filter, update).await? != 1 {
                 return Err(changed());
             }

@@ -249,9 +249,10 @@ fn archive_indexes() -> Vec<Index> {
 }
 
 fn key_indexes() -> Vec<Index> {
-    // A TTL index: the server deletes idempotency keys that are free again. Keys without a lifetime
-    // have no date, so the server never deletes them.
-    vec![index("until", doc! { "until": 1 }).expires_after(0)]
+    // A TTL index: the server deletes idempotency keys a week after they are free again. An enqueue
+    // decides by the clock of the store, which may be behind that of the server that deletes. Keys
+    // without a lifetime have no date, so the server never deletes them.
+    vec![index("until", doc! { "until": 1 }).expires_after(7 * 24 * 60 * 60)]
 }
 
 fn rate_indexes() -> Vec<Index> {

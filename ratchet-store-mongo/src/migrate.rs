@@ -131,6 +131,7 @@ mod tests {
         let begins = [
             r#"  run({ "createIndexes": "p_jobs", "indexes": [{ "name": "claim""#,
             r#"  run({ "create": "p_keys" }, NAMESPACE_EXISTS);"#,
+            r#"  run({ "createIndexes": "p_keys", "indexes": [{ "name": "until""#,
             r#"  run({ "update": "p_meta", "updates": [{ "q": { "_id": "ratchet" }"#,
         ];
         assert_eq!(commands.len(), begins.len(), "{script}");

@@ -301,6 +301,7 @@ fn directory(url: &Url) -> Result<Located> {
     };
     std::fs::create_dir_all(&path).map_err(|error| failed(&error))?;
     let store = LocalFileSystem::new_with_prefix(path).map_err(|error| failed(&error))?;
+    let store = store.with_fsync(true);
     Ok((Arc::new(store), Path::default()))
 }
 

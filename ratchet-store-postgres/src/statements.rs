@@ -69,6 +69,7 @@ impl OwnStatements<Postgres> for Own {
     fn turns(&self) -> Option<TurnStatements<'_, Postgres>> {
         Some(TurnStatements {
             lock_routes: &self.lock_routes,
+            try_lock_routes: &self.try_lock_routes,
             find_turns: &self.find_turns,
             find_sleepers: &self.find_sleepers,
             give_turns: &self.give_turns,
@@ -78,7 +79,7 @@ impl OwnStatements<Postgres> for Own {
 
 ratchet_sql::dialect_statements! { Postgres;
     jobs: enqueue_job;
-    claims: lock_routes find_turns find_sleepers give_turns;
+    claims: lock_routes try_lock_routes find_turns find_sleepers give_turns;
     lists: ;
     lanes: ;
     links: ;

@@ -43,6 +43,22 @@ async fn payload(node: &TestNode, job: JobId) -> String {
 cases! {
     "conflict" on Cx;
 
+    #[proves("keys.replace", "link.release")]
+    #[needs(Workflows)]
+    async fn a_job_waits_for_the_holder_that_its_parent_replaces(cx: &Cx) {
+        let node = cx.node().await;
+        let holder = node.add(keyed(1)).await;
+        let replacing = replacing(2);
+        let child = job().after(replacing.id(), Condition::Ended);
+        let answers = node.enqueue(&[replacing, child.clone()]).await;
+        assert_eq!(answers, [Enqueued::Replaced(holder), Enqueued::Created(child.id())]);
+        assert_eq!(node.state(child.id()).await, Blocked);
+        let token = node.take().await;
+        assert_eq!(token.job, holder);
+        node.settle(token, Outcome::Succeeded { result: None }).await;
+        assert_eq!(node.state(child.id()).await, Pending);
+    }
+
     #[proves("keys.replace")]
     #[needs(Workflows)]
     async fn a_waiting_job_gets_the_new_payload_and_keeps_everything_else(cx: &Cx) {

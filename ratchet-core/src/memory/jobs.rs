@@ -245,6 +245,11 @@ impl Tables {
         Guarded::Done(old.len() as u64)
     }
 
+    /// Returns whether any idempotency key is free again.
+    pub(super) fn has_free_keys(&self, now: i64) -> bool {
+        self.key_expiries.values().any(|until| *until <= now)
+    }
+
     /// Deletes the idempotency keys that are free again.
     pub(super) fn forget_keys(&mut self, now: i64) {
         let Self {

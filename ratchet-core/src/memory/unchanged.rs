@@ -19,6 +19,8 @@ impl Tables {
                 let lost = self.lost(request, now);
                 lost.is_empty().then(|| Answer::Reclaimed(Vec::new()))
             }
+            // These also delete idempotency keys that are free again.
+            Command::Purge(_) | Command::Archive(_) if self.has_free_keys(now) => None,
             Command::Purge(request) | Command::Archive(request) => {
                 self.guarded_number(request.guard.as_ref(), now, || self.old(request, now).len())
             }

@@ -126,6 +126,12 @@ LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
 -- statements after it see the turns that were given before. [fair.turn] Primary key, locked in order.
 SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE
 
+-- name: try_lock_routes
+-- Locks those of these routes that are free, as lock_routes does, and returns them. So a claim never
+-- waits for an enqueue; that enqueue announces its jobs when it ends. [fair.due] Primary key.
+SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id
+FOR NO KEY UPDATE SKIP LOCKED
+
 -- name: find_turns
 -- Returns the time, and for each of these levels ($1 and $2: route and priority) and keys ($3) the
 -- first turn of the level, and the last turn of the key with its cost. [fair.turn] [fair.bound]
