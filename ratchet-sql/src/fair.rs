@@ -103,8 +103,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(levels)
     }
 
-    /// Gives turns to the due jobs of these routes that have none, the longest due first. Leaves out
-    /// the routes in which another call gives turns at the moment.
+    /// Gives turns to the due jobs of these routes that have none, the longest due first. Leaves
+    /// out the routes in which another call gives turns at the moment.
     pub(crate) async fn wake(&self, routes: &[i32]) -> Result<()> {
         let Some(sql) = self.sql().own.turns() else {
             return Ok(());
