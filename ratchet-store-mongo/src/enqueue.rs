@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mongodb::ClientSession;
 use mongodb::bson::oid::ObjectId;
-use mongodb::bson::{Bson, DateTime, RawArrayBuf, RawDocumentBuf, cstr, doc};
+use mongodb::bson::{Bson, RawArrayBuf, RawDocumentBuf, cstr, doc};
 use ratchet_core::links::waiting_state;
 use ratchet_core::model::{EnqueuePlan, Enqueued, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
@@ -219,15 +219,15 @@ impl MongoStore {
             if let Some(key) = &job.spec().idempotency_key {
                 let mut used = doc! { "_id": key.as_str(), "job": row::id(job.id()) };
                 if let Some(until) = job.key_expiry(now) {
-                    used.insert("until", date(until));
+                    used.insert("until", until);
                 }
                 keys.push(RawDocumentBuf::try_from(&used)?);
                 names.push(Bson::from(key.as_str()));
             }
         }
         if !names.is_empty() {
-            // The server deletes these some time after they are free.
-            let free = doc! { "_id": { "$in": names }, "until": { "$lte": date(now) } };
+            // The passes of the leader have not deleted these yet.
+            let free = doc! { "_id": { "$in": names }, "until": { "$lte": now } };
             tx.delete_many(&self.main().keys, free).await?;
         }
         tx.insert_many(&self.main().keys, &keys).await?;
@@ -258,7 +258,7 @@ impl MongoStore {
         if !once.is_empty() {
             let these = doc! {
                 "_id": { "$in": once },
-                "$or": [{ "until": Bson::Null }, { "until": { "$gt": date(now) } }],
+                "$or": [{ "until": Bson::Null }, { "until": { "$gt": now } }],
             };
             used = on.find(&side.keys, these, only("job")).await?;
         }
@@ -298,11 +298,6 @@ impl MongoStore {
         }
         Ok(numbers)
     }
-}
-
-/// Returns the time at which an idempotency key is free, as the TTL index needs it.
-fn date(until: i64) -> DateTime {
-    DateTime::from_millis(until)
 }
 
 /// Returns the document of a new job. Omits the fields of absent values. `levels` gives a due job

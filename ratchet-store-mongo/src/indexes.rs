@@ -249,15 +249,13 @@ fn archive_indexes() -> Vec<Index> {
 }
 
 fn key_indexes() -> Vec<Index> {
-    // A TTL index: the server deletes idempotency keys a week after they are free again. An enqueue
-    // decides by the clock of the store, which may be behind that of the server that deletes. Keys
-    // without a lifetime have no date, so the server never deletes them.
-    vec![index("until", doc! { "until": 1 }).expires_after(7 * 24 * 60 * 60)]
+    // Idempotency keys with a lifetime, which passes delete when they are free again.
+    vec![index("until", doc! { "until": 1 }).of(doc! { "until": { "$exists": true } })]
 }
 
 fn rate_indexes() -> Vec<Index> {
-    // A TTL index: the server deletes keys whose state has expired. Apart from idempotency keys, no
-    // other collection may have a TTL index: if the server deleted a lock, the fences of this lock
+    // A TTL index: the server deletes keys whose state has expired. No other collection may have a
+    // TTL index: if the server deleted a lock, the fences of this lock
     // would start again at the lowest value.
     vec![index("idle", doc! { "idle_at": 1 }).expires_after(0)]
 }

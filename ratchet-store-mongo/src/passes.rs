@@ -116,6 +116,11 @@ impl MongoStore {
     ) -> Result<Progress> {
         // An age beyond the clock's range matches nothing.
         let before = now.saturating_sub(duration_millis(request.older_than).min(LONGEST));
+        if at.behind.is_none() {
+            // Idempotency keys that are free again. [keys.expire]
+            let free = doc! { "until": { "$lte": now } };
+            tx.delete_many(&self.main().keys, free).await?;
+        }
         let mut kept = 0;
         loop {
             let wanted = fate.at_once().min(request.limit.saturating_sub(at.done));
