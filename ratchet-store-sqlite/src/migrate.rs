@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["8d5bff0085ad2acd2aa1ad6aee78f253fd17924aa638f90a4e89eb70c72c33a9"];
+        &["c63b17f991f067e59823e8637de261e4d20a0ec9d96ff2d6fd71eaae10e3f04b"];
 
     #[test]
     fn versions_have_no_gaps() {

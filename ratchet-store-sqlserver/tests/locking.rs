@@ -303,7 +303,7 @@ fn what_is_written_as_it_was_is_read_with_a_lock() {
         let is_same = value == column || value == format!("{target}.{column}");
         let is_all = words
             .get(3)
-            .is_none_or(|rest| !rest.starts_with(['+', '|']));
+            .is_none_or(|rest| !rest.starts_with(['+', '-', '|']));
         if part.target().is_some() && is_same && is_all {
             assert!(part.whole.contains("UPDLOCK"), "{}", part.statement);
             seen += 1;
