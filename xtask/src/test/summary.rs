@@ -229,6 +229,6 @@ mod tests {
                 summary.lines
             );
         }
-        assert_eq!(summary.missing, ["memory", "sqlite"]);
+        assert_eq!(summary.missing, ["memory", "sqlite", "object"]);
     }
 }
