@@ -45,6 +45,7 @@ mod tag;
 mod time;
 mod token;
 mod version;
+mod within;
 
 pub(crate) use differential::HISTORIES;
 
@@ -69,6 +70,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     enqueue::CASES,
     keys::CASES,
     conflict::CASES,
+    within::CASES,
     claim::CASES,
     order::CASES,
     capability::CASES,

@@ -90,7 +90,7 @@ const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
         jobs_of_a_route_that_does_not_exist_are_found;
     secured: the_rights_in_the_guide_are_enough a_missing_right_does_not_show_a_result
         a_user_that_was_dropped_and_created_again_is_let_in;
-    transactions: an_abort_leaves_nothing a_commit_brings_the_jobs
+    transactions:
         a_key_lost_to_others_is_contention jobs_need_a_transaction_that_was_begun
         a_lane_held_by_a_transaction_holds_up_no_other
         a_producer_that_stops_before_its_commit_holds_no_lane
