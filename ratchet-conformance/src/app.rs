@@ -22,7 +22,7 @@ pub trait Transactions: Send + Sync {
 /// An application that begins transactions with the driver of the store.
 #[async_trait]
 pub trait Application: Send + Sync {
-    /// Begins a transaction on a connection that nobody else uses.
+    /// Begins a transaction on a connection of its own.
     ///
     /// # Errors
     /// Any error. The suite then fails the case.

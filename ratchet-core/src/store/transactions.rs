@@ -15,9 +15,9 @@ pub trait TransactionStore: Send + Sync {
     /// Stores jobs in the transaction that is open on this connection.
     ///
     /// # Contract
-    /// - **[within.commit]** The jobs exist once the transaction commits, and no call outside of the
-    ///   transaction sees them before. If the store sends wakeups through the database, the commit
-    ///   also sends the wakeups that [`JobWakeups::of_created`] returns.
+    /// - **[within.commit]** The jobs exist once the transaction commits, and no call outside of
+    ///   the transaction sees them before. If the store sends wakeups through the database, the
+    ///   commit also sends the wakeups that [`JobWakeups::of_created`] returns.
     /// - **[within.rollback]** If the transaction is rolled back, nothing of the jobs remains: no
     ///   row, key, lane, link or member of a batch.
     /// - **[within.enqueue]** The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold,
@@ -27,8 +27,9 @@ pub trait TransactionStore: Send + Sync {
     ///   can go on.
     /// - **[within.driver]** A connection of another driver is refused as `Invalid`, and the error
     ///   names `transaction`.
-    /// - **[within.apart]** Until the transaction ends, it holds up only calls on the lanes, parents
-    ///   and batches of the new jobs. A store with one writer at a time holds up all writes.
+    /// - **[within.apart]** Until the transaction ends, it holds up only calls on the lanes,
+    ///   parents and batches of the new jobs. A store with one writer at a time holds up all
+    ///   writes.
     ///
     /// This method is not an `async fn`, because the connections of some drivers cannot move to
     /// another thread. A store for such a driver does the work before the method returns, and the
