@@ -15,7 +15,8 @@ use crate::server::Database;
 
 fn main() -> ExitCode {
     // Fewer histories than by default, because a history takes several times as long as on SQLite.
-    let suite = Suite::new("mysql", Power::STORE).histories(40);
+    let powers = [Power::STORE, &[Power::FairKeys]].concat();
+    let suite = Suite::new("mysql", &powers).histories(40);
     let suite = suite.attach(|database| async move {
         let url = server::SERVER.url().ok_or("the server is not set")?;
         let builder = server::builder(&server::with_database(&url, &database));

@@ -143,7 +143,7 @@ pub(crate) async fn a_claim_skips_what_others_have_locked_or_changed(database: A
 }
 
 /// A store on a pool of one connection, on which the test reads how many rows the store has read.
-async fn counted(database: &Database) -> (Checked<MysqlStore>, MySqlPool) {
+pub(crate) async fn counted(database: &Database) -> (Checked<MysqlStore>, MySqlPool) {
     let pool = MySqlPoolOptions::new()
         .max_connections(1)
         .connect(&database.url)
@@ -157,7 +157,7 @@ async fn counted(database: &Database) -> (Checked<MysqlStore>, MySqlPool) {
 }
 
 /// Returns how many rows and entries of indexes the connection of the pool has read.
-async fn rows_read(pool: &MySqlPool) -> i64 {
+pub(crate) async fn rows_read(pool: &MySqlPool) -> i64 {
     let status = sqlx::raw_sql("SHOW SESSION STATUS LIKE 'Handler_read%'");
     let rows = status.fetch_all(pool).await.unwrap();
     let number = |row: &sqlx::mysql::MySqlRow| row.get::<String, _>(1).parse::<i64>().unwrap();
