@@ -3,12 +3,12 @@
 -- utf8mb4_bin, so names compare byte for byte. The server commits after each statement of a
 -- migration, so each statement must be repeatable.
 
--- The distinct (queue, kind, capability, permit), so that a job stores one small id for them.
--- Rows never change and are never deleted, since every process caches them. '' means no capability
--- or no permit. A new id is one more than the largest, so ids commit in order and the largest
--- reveals new routes. Jobs with a fair key have routes of their own (fair). A process that caches routes uses the id and the stamp of one route to prove
--- that it still talks to the same database: after a restore or a failover, another route may have
--- the id, but never the stamp.
+-- The distinct (queue, kind, capability, permit), so that a job stores one small id for them. Rows
+-- never change and are never deleted, since every process caches them. '' means no capability or no
+-- permit. A new id is one more than the largest, so ids commit in order and the largest reveals new
+-- routes. Jobs with a fair key have routes of their own (fair). A process that caches routes uses
+-- the id and the stamp of one route to prove that it still talks to the same database: after a
+-- restore or a failover, another route may have the id, but never the stamp.
 CREATE TABLE {schema}.routes (
     id         INT NOT NULL,
     queue      VARCHAR(128) NOT NULL,
@@ -34,13 +34,14 @@ CREATE TABLE {schema}.fair_routes (
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
 -- permit. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
 -- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
--- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no turn.
+-- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no
+-- turn.
 -- jobs_claim: the claim order of each route and priority; also the running jobs of each route.
 -- jobs_state: the finished jobs, the longest finished first, because the columns after their finish
 -- time are NULL; also the claims of each node, because their finish time is NULL; also the pending
--- jobs with a fair key: those with a turn in claim order, by level (8 * route + priority), and those
--- without one by due time (level -route). So three uses cost one index. The server has no indexes
--- over some of the rows.
+-- jobs with a fair key: those with a turn in claim order, by level (8 * route + priority), and
+-- those without one by due time (level -route). So three uses cost one index. The server has no
+-- indexes over some of the rows.
 CREATE TABLE {schema}.jobs (
     id               BINARY(16) NOT NULL,
     run_at           BIGINT NOT NULL,

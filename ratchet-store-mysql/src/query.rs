@@ -19,8 +19,8 @@ pub(crate) const COMMIT: &str = "\u{2}";
 /// table's parameter comes first.
 pub(crate) const EACH: char = '\u{4}';
 
-/// Begins a part of a text that is only sent if a parameter has a value. The number of the parameter
-/// follows, for a table also the name of a column, and then this character again.
+/// Begins a part of a text that is only sent if a parameter has a value. The number of the
+/// parameter follows, for a table also the name of a column, and then this character again.
 pub(crate) const SOME: char = '\u{6}';
 /// Ends such a part.
 pub(crate) const END: char = '\u{7}';

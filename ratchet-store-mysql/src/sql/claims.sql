@@ -6,7 +6,8 @@
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1 are the wanted
 -- routes, their queues and kinds, and how many candidates of each to look at (NULL: $4). $2 and $8
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
--- in the table is another one, nothing is claimed. $3 is the aging interval, $4 the number of candidates.
+-- in the table is another one, nothing is claimed. $3 is the aging interval, $4 the number of
+-- candidates.
 --
 -- $9 are those of the routes whose jobs have fair keys. If $10 and due jobs of these routes have no
 -- turn, claims nothing and returns true in the last column.
@@ -20,11 +21,11 @@
 -- condition is checked again on each locked row. No index is locked except the primary key, and
 -- under READ COMMITTED there are no gap locks.
 --
--- [fair.turn] [fair.due] Of the routes in $9, reads the jobs with a turn in jobs_state, in the order
--- of the turns. A merge of streams takes such a job when all before it have been taken, so its place
--- is that of the last of them in claim order: due time and id (last). Jobs without a turn are found
--- with one seek of jobs_state per route, in a SELECT, because SET would lock what it reads. Nothing of
--- this is sent if $9 is empty.
+-- [fair.turn] [fair.due] Of the routes in $9, reads the jobs with a turn in jobs_state, in the
+-- order of the turns. A merge of streams takes such a job when all before it have been taken, so
+-- its place is that of the last of them in claim order: due time and id (last). Jobs without a turn
+-- are found with one seek of jobs_state per route, in a SELECT, because SET would lock what it
+-- reads. Nothing of this is sent if $9 is empty.
 /* undivided */
 SET @now = {now}, @wanted = $1, @due = '', @looked = 0,
     @proven = COALESCE((SELECT last.id = $2 AND last.stamp = $8 FROM {schema}.routes AS last
@@ -142,19 +143,27 @@ COMMIT
 
 -- name: lock_routes
 -- Locks routes until the transaction ends: no other transaction gives turns to their jobs. The
--- statements after it see the turns that were given before. [fair.turn] Primary key, locked in order.
+-- statements after it see the turns that were given before. [fair.turn] Primary key, locked in
+-- order.
 SELECT route FROM {schema}.fair_routes FORCE INDEX (PRIMARY) WHERE route IN ($1) ORDER BY route
 FOR UPDATE
 
 -- name: try_lock_routes
--- Locks those of these routes that are free, as lock_routes does, and returns them. So a claim never
--- waits for an enqueue; that enqueue announces its jobs when it ends. [fair.due] Primary key.
-SELECT route FROM {schema}.fair_routes FORCE INDEX (PRIMARY) WHERE route IN ($1) ORDER BY route
+-- Locks, as lock_routes does, those of these routes that are free and have due jobs without a turn,
+-- and returns them. So a claim never waits for an enqueue; that enqueue announces its jobs when it
+-- ends. [fair.due] Primary key, and one seek of jobs_state for each route.
+SELECT route.route FROM {schema}.fair_routes AS route FORCE INDEX (PRIMARY)
+WHERE route.route IN ($1)
+  AND (SELECT job.turn_place FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+       WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
+         AND job.turn_level = -route.route
+       ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) <= {now}
+ORDER BY route.route
 FOR UPDATE SKIP LOCKED
 
 -- name: find_turns
--- Returns the time, and for each of these levels (route and priority) and keys the first turn of the
--- level, and the last turn of the key with its cost. [fair.turn] [fair.bound] [fair.weight]
+-- Returns the time, and for each of these levels (route and priority) and keys the first turn of
+-- the level, and the last turn of the key with its cost. [fair.turn] [fair.bound] [fair.weight]
 -- [fair.idle] One seek of jobs_state for each level, and one of turns for each key.
 SET @now = {now}, @given = $1;
 SELECT @now, level.first,

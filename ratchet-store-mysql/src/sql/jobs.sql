@@ -33,10 +33,10 @@ COMMIT
 -- a key or stored an id, the whole statement fails and stores nothing. If $3, the largest of the
 -- jobs' routes, is missing or has another stamp than $4, stores nothing and returns 0 and false. A
 -- NULL time means now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race]
--- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] [fair.turn] Locks the row
--- of the route: the snapshot of a transaction of the application may be older than the route. Keeps only
--- the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would lock the
--- gaps between them in a REPEATABLE READ transaction.
+-- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] [fair.turn] Locks the
+-- row of the route: the snapshot of a transaction of the application may be older than the route.
+-- Keeps only the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would
+-- lock the gaps between them in a REPEATABLE READ transaction.
 SET @now = {now}, @given = $1, @tagged = $2, @proven = FALSE;
 BEGIN;
 SELECT TRUE INTO @proven FROM {schema}.routes WHERE id = $3 AND stamp = $4 LOCK IN SHARE MODE;
@@ -328,8 +328,8 @@ ORDER BY job.id
 FOR UPDATE
 
 -- name: replace_payloads
--- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints, their progress
--- and their turns. Must run in a transaction that has locked the jobs. [keys.replace]
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints, their
+-- progress and their turns. Must run in a transaction that has locked the jobs. [keys.replace]
 -- [keys.debounce] Primary keys.
 SET @given = $1;
 BEGIN;

@@ -15,7 +15,7 @@ use sqlx::Connection;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Row};
 
-use crate::locking::{counted, rows_read};
+use crate::locking::{counted, let_go_on, rows_locked, rows_read, stopped_updates};
 use crate::open;
 use crate::server::{Database, literal};
 
@@ -103,7 +103,10 @@ pub(crate) async fn a_claim_waits_for_no_turns(database: Arc<Database>) {
     let first = enqueue(&store, of("a")).await;
     let later = enqueue(&store, of("b")).await;
     store
-        .act(&JobSelector::Ids(vec![later]), JobAction::Reschedule(RunAt::Now))
+        .act(
+            &JobSelector::Ids(vec![later]),
+            JobAction::Reschedule(RunAt::Now),
+        )
         .await
         .unwrap();
     let mut other = MySqlConnection::connect(&database.url).await.unwrap();
@@ -119,12 +122,36 @@ pub(crate) async fn a_claim_waits_for_no_turns(database: Arc<Database>) {
     assert_eq!(claimed(&store).await, [later]);
 }
 
+pub(crate) async fn a_claim_locks_only_routes_in_which_jobs_sleep(database: Arc<Database>) {
+    let store = open(&database).await;
+    enqueue(&store, of("a").queue("q")).await;
+    let asleep = enqueue(&store, of("a")).await;
+    let reschedule = JobAction::Reschedule(RunAt::Now);
+    let these = JobSelector::Ids(vec![asleep]);
+    store.act(&these, reschedule).await.unwrap();
+    let holder = stopped_updates(&database).await;
+    let claiming = tokio::spawn({
+        let store = store.clone();
+        async move { claimed(&store).await }
+    });
+    // The claim gives the job its turn now.
+    rows_locked(&database).await;
+    let free = "SELECT COUNT(*) FROM (SELECT route FROM {database}.ratchet_fair_routes
+                FOR UPDATE SKIP LOCKED) AS free";
+    assert_eq!(database.number(free).await.unwrap(), 1);
+    let_go_on(holder, &database).await;
+    assert_eq!(claiming.await.unwrap().len(), 2);
+}
+
 /// Another transaction holds a job that sleeps.
 pub(crate) async fn a_locked_sleeper_stops_no_claim(database: Arc<Database>) {
     let store = open(&database).await;
     let asleep = enqueue(&store, of("a")).await;
     store
-        .act(&JobSelector::Ids(vec![asleep]), JobAction::Reschedule(RunAt::Now))
+        .act(
+            &JobSelector::Ids(vec![asleep]),
+            JobAction::Reschedule(RunAt::Now),
+        )
         .await
         .unwrap();
     let mut other = MySqlConnection::connect(&database.url).await.unwrap();
@@ -147,7 +174,10 @@ pub(crate) async fn a_turn_is_kept_as_long_as_its_job_has_it(database: Arc<Datab
     let store = open(&database).await;
     let request = ClaimRequest::new(NodeId::new(), 1);
     let act = async |job, action| {
-        store.act(&JobSelector::Ids(vec![job]), action).await.unwrap();
+        store
+            .act(&JobSelector::Ids(vec![job]), action)
+            .await
+            .unwrap();
     };
     let mut ids = Vec::new();
     for key in ["a", "a", "b", "a", "b", "c"] {

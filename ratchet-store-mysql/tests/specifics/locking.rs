@@ -24,7 +24,7 @@ async fn run(other: &mut MySqlConnection, database: &Database, sql: &str) {
 }
 
 /// Makes every update of a job wait for a lock of the server, which the returned session holds.
-async fn stopped_updates(database: &Database) -> MySqlConnection {
+pub(crate) async fn stopped_updates(database: &Database) -> MySqlConnection {
     let stop = format!(
         "CREATE TRIGGER {{database}}.stop BEFORE UPDATE ON {{database}}.ratchet_jobs FOR EACH ROW
          SET @stopped = GET_LOCK('stop {0}', 60), @stopped = RELEASE_LOCK('stop {0}')",
@@ -37,13 +37,13 @@ async fn stopped_updates(database: &Database) -> MySqlConnection {
     holder
 }
 
-async fn let_go_on(mut holder: MySqlConnection, database: &Database) {
+pub(crate) async fn let_go_on(mut holder: MySqlConnection, database: &Database) {
     let release = format!("DO RELEASE_LOCK('stop {}')", database.name);
     run(&mut holder, database, &release).await;
 }
 
 /// Returns once a session has stopped in an update, with the number of rows that it has locked.
-async fn rows_locked(database: &Database) -> i64 {
+pub(crate) async fn rows_locked(database: &Database) -> i64 {
     loop {
         if let [stopped] = &database.transactions("state = 'User lock'").await[..] {
             return stopped.rows_locked;

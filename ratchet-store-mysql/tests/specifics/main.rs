@@ -34,7 +34,8 @@ const TESTS: &[(&str, DatabaseTest<Database>)] = database_tests! {
     diagnostics: indexes_that_are_missing_are_found settings_that_risk_jobs_are_found
         a_session_that_holds_old_rows_is_seen;
     fair: calls_at_once_give_no_key_the_same_turn a_transaction_of_the_application_locks_no_turns
-        a_claim_waits_for_no_turns a_locked_sleeper_stops_no_claim
+        a_claim_waits_for_no_turns a_claim_locks_only_routes_in_which_jobs_sleep
+        a_locked_sleeper_stops_no_claim
         a_turn_is_kept_as_long_as_its_job_has_it calls_read_few_of_many_turns;
     held: a_held_job_keeps_no_other_from_ending an_end_that_is_held_for_long_is_a_timeout
         a_held_job_keeps_no_other_from_being_reported
