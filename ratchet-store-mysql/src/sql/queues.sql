@@ -79,14 +79,15 @@ SELECT @count
 -- stored the route or used its id at the same time. A session can create the next id only when the
 -- largest id is committed and visible to it. The stamp is calculated without floating-point
 -- numbers: the server would store those with 17 digits, and larger ones as 10^17. $5 is whether the
--- jobs have fair keys.
+-- jobs have fair keys; then also adds the row that is locked to give turns. Otherwise reports that
+-- it changed nothing, after which the caller looks for the route once more.
 BEGIN;
-INSERT IGNORE INTO {schema}.fair_routes (route)
-SELECT next.id FROM (SELECT COALESCE(MAX(id), 0) + 1 AS id FROM {schema}.routes) AS next WHERE $5;
 INSERT INTO {schema}.routes (id, queue, kind, capability, permit, stamp, fair)
 SELECT COALESCE(MAX(id), 0) + 1, $1, $2, $3, $4,
        CAST(CONV(LEFT(MD5(CONCAT(UUID(), RAND())), 15), 16, 10) AS SIGNED), $5
 FROM {schema}.routes;
+INSERT IGNORE INTO {schema}.fair_routes (route)
+SELECT added.id FROM (SELECT MAX(id) AS id FROM {schema}.routes) AS added WHERE $5;
 COMMIT
 
 -- name: load_routes
