@@ -23,9 +23,10 @@
 --
 -- [fair.turn] [fair.due] Of the routes in $9, reads the jobs with a turn in jobs_state, in the
 -- order of the turns. A merge of streams takes such a job when all before it have been taken, so
--- its place is that of the last of them in claim order: due time and id (last). Jobs without a turn
--- are found with one seek of jobs_state per route, in a SELECT, because SET would lock what it
--- reads. Nothing of this is sent if $9 is empty.
+-- its place is that of the last of them in claim order: due time and id as one text (standing).
+-- Variables keep it while the rows are read: MAX over a window reads all rows before each row on
+-- MariaDB. Jobs without a turn are found with one seek of jobs_state per route, in a SELECT,
+-- because SET would lock what it reads. Nothing of this is sent if $9 is empty.
 /* undivided */
 SET @now = {now}, @wanted = $1, @due = '', @looked = 0,
     @proven = COALESCE((SELECT last.id = $2 AND last.stamp = $8 FROM {schema}.routes AS last
@@ -53,17 +54,17 @@ SELECT GROUP_CONCAT(CONCAT(
                    SELECT id, CAST(LEFT(standing, 16) AS SIGNED) - 1000000000000000 AS run_at,
                           UNHEX(SUBSTRING(standing, 17)) AS last, nr
                    FROM (
-                       SELECT id, ROW_NUMBER() OVER turns AS nr,
-                              MAX(CONCAT(run_at + 1000000000000000, HEX(id))) OVER turns AS standing
-                       FROM (
-                           SELECT id, run_at, turn_place, turn_key
-                           FROM {schema}.jobs FORCE INDEX (jobs_state)
+                       SELECT id, @nr', due.level, ' := @nr', due.level, ' + 1 AS nr,
+                              @top', due.level, ' := GREATEST(@top', due.level, ',
+                                  CONCAT(run_at + 1000000000000000, HEX(id))) AS standing
+                       FROM (SELECT @nr', due.level, ' := 0, @top', due.level, ' := '''') AS reset
+                       STRAIGHT_JOIN (
+                           SELECT id, run_at FROM {schema}.jobs FORCE INDEX (jobs_state)
                            WHERE state = 0 AND finished_at IS NULL AND holder IS NULL
-                             AND turn_level = ', 8 * due.route + due.priority,
-                         ' ORDER BY turn_place, turn_key, id
+                             AND turn_level = ', due.level, '
+                           ORDER BY turn_place, turn_key, id
                            LIMIT ', LEAST($4, COALESCE(due.most, $4)), '
                        ) AS next
-                       WINDOW turns AS (ORDER BY turn_place, turn_key, id)
                    ) AS ordered
                ) AS turned'
            ) ELSE CONCAT(', id AS last, 0 AS nr',{end}
@@ -72,7 +73,7 @@ SELECT GROUP_CONCAT(CONCAT(
            ' ORDER BY run_at, id LIMIT ', LEAST($4, COALESCE(due.most, $4)){some $9}) END{end}, ')'
        ) SEPARATOR ' UNION ALL ') INTO @ranges
 FROM (
-    SELECT head.route, head.priority, head.most
+    SELECT head.route, head.priority, head.most{some $9}, 8 * head.route + head.priority AS level{end}
     FROM (
         SELECT wanted.route, wanted.most, level.priority,{some $9}
                CASE WHEN wanted.route IN ($9) THEN
