@@ -19,7 +19,11 @@ use crate::server::Database;
 
 fn main() -> ExitCode {
     // Fewer histories than by default, because a history takes several times as long as on SQLite.
-    let powers = [Power::STORE, &[Power::Transactions, Power::RowLocks]].concat();
+    let powers = [
+        Power::STORE,
+        &[Power::FairKeys, Power::Transactions, Power::RowLocks],
+    ]
+    .concat();
     let suite = Suite::new("mysql", &powers).histories(40);
     let suite = suite.attach(|database| async move {
         let url = server::SERVER.url().ok_or("the server is not set")?;

@@ -157,6 +157,18 @@ cases! {
         assert_eq!(node.claim_ids(9).await, expected);
     }
 
+    #[proves("fair.turn", "claim.order")]
+    #[needs(FairKeys)]
+    async fn the_next_job_in_turn_stands_for_those_behind_it(cx: &Cx) {
+        let node = cx.node().await;
+        let at = |ms: i64| time::from_millis(1_000_000_000_000 + ms);
+        let next = node.add(of("a").run_at(at(3))).await;
+        let behind = node.add(of("a").run_at(at(1))).await;
+        let plain = node.add(job().run_at(at(2))).await;
+        assert_eq!(node.claim_ids(2).await, [plain, next]);
+        assert_eq!(node.claim_ids(2).await, [behind]);
+    }
+
     #[proves("fair.act")]
     #[needs(FairKeys)]
     async fn an_action_takes_the_turn_of_a_job_away(cx: &Cx) {

@@ -4,6 +4,7 @@
 
 mod connections;
 mod diagnostics;
+mod fair;
 mod kit;
 mod lanes;
 mod links;
@@ -31,6 +32,10 @@ const TESTS: &[(&str, DatabaseTest<Database>)] = database_tests! {
         unknown_users_and_databases_are_misconfigured;
     diagnostics: indexes_that_are_missing_are_found settings_that_risk_jobs_are_found
         a_session_that_holds_old_rows_is_seen;
+    fair: calls_at_once_give_no_key_the_same_turn a_transaction_of_the_application_locks_no_turns
+        a_claim_waits_for_no_turns a_claim_locks_only_routes_in_which_jobs_sleep
+        a_locked_sleeper_stops_no_claim
+        a_turn_is_kept_as_long_as_its_job_has_it calls_read_few_of_many_turns;
     kit: stored_jobs_are_run_for_a_test;
     lanes: an_enqueue_sees_the_end_it_waited_for;
     links:
