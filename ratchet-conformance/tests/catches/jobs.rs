@@ -112,6 +112,12 @@ impl Sabotaged {
             _ => job.clone(),
         };
         let answer = self.inner.enqueue(std::slice::from_ref(&job)).await?[0];
+        if let (Sabotage::TakesTurnsAway, Enqueued::Replaced(holder)) = (self.how, answer) {
+            self.take_turn_away(&JobSelector::Ids(vec![holder])).await?;
+        }
+        if self.is(Sabotage::ReplacesOnce) && matches!(answer, Enqueued::Replaced(_)) {
+            self.memory().replaced.insert(job.id(), answer);
+        }
         let Enqueued::Duplicate(first) = answer else {
             return Ok(answer);
         };
@@ -150,6 +156,14 @@ impl Sabotaged {
             .act(&selector, JobAction::Pause)
             .await
             .map(|_| ())
+    }
+
+    /// Takes the turns of pending jobs away.
+    async fn take_turn_away(&self, jobs: &JobSelector) -> Result<()> {
+        for action in [JobAction::Pause, JobAction::Resume] {
+            self.inner.act(jobs, action).await?;
+        }
+        Ok(())
     }
 
     async fn required_capabilities(&self) -> Result<Vec<Name>> {
@@ -481,6 +495,10 @@ impl JobStore for Sabotaged {
                 (Sabotage::ReschedulesEndedJobs, JobAction::Reschedule(_)) => {
                     self.inner.act(jobs, JobAction::Requeue).await?;
                 }
+                (
+                    Sabotage::TakesTurnsAway,
+                    JobAction::SetPriority(_) | JobAction::Reschedule(_),
+                ) => self.take_turn_away(jobs).await?,
                 (Sabotage::SetsPrioritiesOfWaitingJobsOnly, JobAction::SetPriority(_))
                     if running =>
                 {

@@ -45,6 +45,7 @@ sabotages! {
     ForgetsIdempotencyKeysOnPurge,
     SharesOneFairKey,
     ForgetsFairWeights,
+    TakesTurnsAway,
     NeverFreesUniqueKeys,
     FreesUniqueKeysOnClaim,
     ChecksKeysBeforeItInserts,

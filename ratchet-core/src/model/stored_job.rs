@@ -250,13 +250,14 @@ impl StoredJob {
             }
             Response::Change => {
                 match action {
-                    JobAction::Reschedule(due) => {
-                        self.record.run_at = from_millis(due.resolve(now));
+                    JobAction::Reschedule(due) => self.move_to(due.resolve(now)),
+                    JobAction::SetPriority(priority) => {
+                        let same = priority == self.record.spec.priority;
+                        self.turn = self.turn.filter(|_| same);
+                        self.record.spec.priority = priority;
                     }
-                    JobAction::SetPriority(priority) => self.record.spec.priority = priority,
                     _ => {}
                 }
-                self.turn = None;
                 ActionOutcome::Changed
             }
             Response::Become(_) if action == JobAction::Requeue => match requeue(self) {
@@ -271,6 +272,14 @@ impl StoredJob {
                 ActionOutcome::Became(to)
             }
         }
+    }
+
+    /// Makes the job due at this time, in milliseconds since 1970. A job that is due at another
+    /// time than before loses its turn. `[fair.act]`
+    fn move_to(&mut self, run_at: i64) {
+        let run_at = from_millis(run_at);
+        self.turn = self.turn.filter(|_| run_at == self.record.run_at);
+        self.record.run_at = run_at;
     }
 
     fn requeue(&mut self, place: Option<LanePlace>, now: i64) {
@@ -290,7 +299,6 @@ impl StoredJob {
     /// Changes the job, because a new job has its unique key. `[keys.replace]` `[keys.debounce]`
     /// `[keys.follow]` `[keys.restart]`
     pub fn change_as_holder(&mut self, change: &HolderChange) {
-        let job = &mut self.record;
         match change {
             HolderChange::Replace {
                 payload,
@@ -298,16 +306,16 @@ impl StoredJob {
                 run_at,
                 ..
             } => {
+                self.move_to(*run_at);
+                let job = &mut self.record;
                 job.spec.payload = payload.clone();
                 job.spec.payload_version = *payload_version;
-                job.run_at = from_millis(*run_at);
                 job.checkpoint = None;
                 job.progress = None;
-                self.turn = None;
             }
             HolderChange::GiveUp { cancel, .. } => {
-                job.spec.unique_key = None;
-                job.cancel_requested |= cancel;
+                self.record.spec.unique_key = None;
+                self.record.cancel_requested |= cancel;
             }
         }
     }

@@ -149,8 +149,10 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on.
     /// - **[fair.plain]** Jobs without a key are claimed as if there were no others, except where
     ///   `[claim.order]` puts others between them.
-    /// - **[fair.act]** A pause, a reschedule and a change of priority take the turn of a job away.
-    ///   The job gets another one as soon as it can be claimed.
+    /// - **[fair.act]** A pause, another due time and another priority take the turn of a job away,
+    ///   whichever call sets them. The job gets another turn as soon as it can be claimed. A call
+    ///   that sets the due time or the priority that the job already has leaves the turn, and so
+    ///   does a new payload (`[keys.replace]`).
     /// - **[permit.max]** At every moment, at most as many jobs with a permit of a resource are
     ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows. This holds for the
     ///   whole database, even if many callers claim, settle and reclaim at the same time. After the
