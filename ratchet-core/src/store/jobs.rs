@@ -31,7 +31,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[enqueue.repeat]** If the id of a job is already stored, the answer is `Created`, and
     ///   the job is not stored again. So a caller can repeat an enqueue whose outcome is unknown. A
     ///   purged job does not count as stored: a new enqueue stores it again, unless its idempotency
-    ///   key prevents this.
+    ///   key prevents this. Nor does a job that replaced a payload (`[keys.replace]`).
     /// - **[enqueue.due]** The due time of `RunAt::Now` and `RunAt::In` is computed from the
     ///   database's clock.
     /// - **[enqueue.validate]** The door refuses jobs that [`NewJob::validate_all`] refuses, and
@@ -52,6 +52,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   is `Pending`, `Blocked` or `Paused` gets the payload of the new job and its version, and
     ///   loses its checkpoint and its progress. The new job is not stored, and its answer is
     ///   `Replaced` with the id of the holder. Every later claim of the holder has the new payload.
+    ///   The store does not remember the new job: if the call is repeated, it decides and replaces
+    ///   anew, even if another call has replaced the payload in between.
     /// - **[keys.debounce]** With `Debounce`, this holder is also due when the new job would be
     ///   due, but not later than `max_delay` after its own enqueue, and never earlier than before.
     ///   With `Replace` and `Restart`, it is due as before.
