@@ -21,27 +21,34 @@ pub(crate) enum Turns {
     None,
 }
 
-/// A due job that gets a turn.
+/// A pending job that gets a turn if it is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turned<'a> {
+    pub(crate) id: Uuid,
     pub(crate) route: i32,
     pub(crate) priority: i16,
     pub(crate) key: &'a str,
     pub(crate) cost: u32,
+    /// When the job is due. `None` if it is certainly due.
+    pub(crate) run_at: Option<i64>,
 }
 
 /// The turns of a transaction that has locked the routes of its jobs.
 pub(crate) struct Levels {
     levels: HashMap<(i32, i16), Level>,
     /// The time of the database, in milliseconds since 1970.
-    pub(crate) now: i64,
+    now: i64,
 }
 
 impl Levels {
-    /// Returns the turn of the next job. The job must be one for which the levels were read.
+    /// Returns the turn of the next job. The job must be one for which the levels were read. `None`
+    /// if the job is not due yet.
     pub(crate) fn give(&mut self, job: &Turned<'_>) -> Option<i64> {
-        let level = self.levels.get_mut(&(job.route, job.priority))?;
-        Some(level.give(job.key, job.cost))
+        let due = job.run_at.is_none_or(|run_at| run_at <= self.now);
+        let level = self.levels.get_mut(&(job.route, job.priority));
+        level
+            .filter(|_| due)
+            .map(|level| level.give(job.key, job.cost))
     }
 }
 
@@ -103,6 +110,31 @@ impl<D: Dialect> SqlStore<D> {
         Ok(levels)
     }
 
+    /// Gives turns to due jobs that this transaction has stored without them. [fair.turn]
+    pub(crate) async fn wake_own(&self, on: &mut impl Run<D>, jobs: &[Turned<'_>]) -> Result<()> {
+        match (self.lock_levels(on, jobs).await?, self.sql().own.turns()) {
+            (Some(levels), Some(sql)) => Self::store_turns(on, &sql, levels, jobs).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives turns to these jobs, which are stored without them.
+    async fn store_turns(
+        on: &mut impl Run<D>,
+        sql: &TurnStatements<'_, D>,
+        mut levels: Levels,
+        jobs: &[Turned<'_>],
+    ) -> Result<()> {
+        let turns = jobs.iter().map(|job| Some((job.id, levels.give(job)?)));
+        let (ids, turns): (Vec<Uuid>, Vec<i64>) = turns.flatten().unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let give = sql.give_turns.query();
+        let give = give.table(&[("job", &ids), ("turn", &turns)]);
+        on.execute(give).await.map(|_| ())
+    }
+
     /// Gives turns to the due jobs of these routes that have none, the longest due first. Leaves
     /// out the routes in which another call gives turns at the moment.
     pub(crate) async fn wake(&self, routes: &[i32]) -> Result<()> {
@@ -131,29 +163,26 @@ impl<D: Dialect> SqlStore<D> {
         let limit = i64::try_from(WOKEN_BY_A_CLAIM).unwrap_or(i64::MAX);
         let find = sql.find_sleepers.query().bind(&locked).bind(limit);
         let rows = lease.rows(find).await?;
-        let mut ids: Vec<Uuid> = Vec::with_capacity(rows.len());
         let mut keys: Vec<String> = Vec::with_capacity(rows.len());
         for row in &rows {
-            ids.push(row.try_get(0)?);
             keys.push(row.try_get(3)?);
         }
         let mut sleepers = Vec::with_capacity(rows.len());
         for (row, key) in rows.iter().zip(&keys) {
             sleepers.push(Turned {
+                id: row.try_get(0)?,
                 route: row.try_get(1)?,
                 priority: row.try_get(2)?,
                 key,
                 cost: cost(row.try_get(4)?),
+                run_at: None,
             });
         }
         if sleepers.is_empty() {
             return Ok(());
         }
-        let mut levels = self.read_levels(lease, sql, &sleepers).await?;
-        let turns: Vec<Option<i64>> = sleepers.iter().map(|job| levels.give(job)).collect();
-        let give = sql.give_turns.query();
-        let give = give.table(&[("job", &ids), ("turn", &turns)]);
-        lease.execute(give).await.map(|_| ())
+        let levels = self.read_levels(lease, sql, &sleepers).await?;
+        Self::store_turns(lease, sql, levels, &sleepers).await
     }
 }
 

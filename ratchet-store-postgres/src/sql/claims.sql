@@ -127,10 +127,21 @@ LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
 SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: try_lock_routes
--- Locks those of these routes that are free, as lock_routes does, and returns them. So a claim never
--- waits for an enqueue; that enqueue announces its jobs when it ends. [fair.due] Primary key.
-SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id
-FOR NO KEY UPDATE SKIP LOCKED
+-- Locks those of these routes that are free and have due jobs without a turn, as lock_routes does,
+-- and returns them. So a claim never waits for an enqueue, which announces its jobs when it ends, and
+-- keeps no enqueue waiting in other routes. [fair.due] Primary key, and one seek of jobs_asleep per
+-- route: OFFSET 0 keeps the planner from joining all jobs.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+SELECT route.id
+FROM {schema}.routes AS route
+WHERE route.id = ANY($1::integer[])
+  AND EXISTS (
+      SELECT FROM {schema}.jobs AS job
+      WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
+        AND job.route = route.id AND job.run_at <= (SELECT now FROM clock)
+      OFFSET 0)
+ORDER BY route.id
+FOR NO KEY UPDATE OF route SKIP LOCKED
 
 -- name: find_turns
 -- Returns the time, and for each of these levels ($1 and $2: route and priority) and keys ($3) the
@@ -179,7 +190,8 @@ ORDER BY sleeper.run_at, sleeper.id
 LIMIT $2
 
 -- name: give_turns
--- Gives these jobs, which this transaction has locked, their turns. [fair.due] Primary key.
+-- Gives these jobs, which this transaction has locked or stored, their turns. [fair.turn] [fair.due]
+-- Primary key.
 UPDATE {schema}.jobs AS job SET turn = given.turn
 FROM unnest($1::uuid[], $2::bigint[]) AS given (job, turn)
 WHERE job.id = given.job AND job.state + 0 = 0
