@@ -1,6 +1,7 @@
 //! Fair keys: the keys of a route and priority take turns.
 
 use ratchet_core::OnConflict;
+use ratchet_core::fair::WOKEN_BY_A_CLAIM;
 
 use super::prelude::*;
 
@@ -125,6 +126,23 @@ cases! {
         cx.advance(Duration::from_secs(30)).await;
         assert_eq!(node.claim_ids(1).await, [sooner]);
         assert_eq!(node.claim_ids(1).await, [later]);
+    }
+
+    #[proves("fair.due", "fair.turn")]
+    #[needs(FairKeys, Clock)]
+    async fn a_job_that_wakes_behind_many_of_another_key_waits_for_one_claim_more(cx: &Cx) {
+        let node = cx.node().await;
+        let delayed = |key: &str| of(key).delay(SECOND);
+        let many: Vec<NewJob> = (0..WOKEN_BY_A_CLAIM).map(|_| delayed("many")).collect();
+        node.add_all(&many).await;
+        cx.advance(MILLI).await;
+        let last = node.add(delayed("last")).await;
+        cx.advance(SECOND).await;
+        let first = node.claim_ids(1).await;
+        // A job that is enqueued now has a turn at once.
+        let new = node.add(of("new")).await;
+        let next = node.claim_ids(3).await;
+        assert!(next.contains(&new) && next.contains(&last), "{first:?} {next:?}");
     }
 
     #[proves("fair.due", "fair.turn")]
