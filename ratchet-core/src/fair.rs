@@ -28,8 +28,8 @@
 
 use std::collections::HashMap;
 
-/// The number of sleeping jobs to which one claim gives turns, the longest due first, whatever their
-/// keys. A claim costs no more than this, however many jobs become due at once.
+/// The number of sleeping jobs to which one claim gives turns, the longest due first, whatever
+/// their keys. So the cost of a claim does not depend on how many jobs become due at once.
 pub const WOKEN_BY_A_CLAIM: usize = 1_000;
 
 /// The last pending job of a key in its level.

@@ -299,8 +299,8 @@ impl Sleeper {
         })
     }
 
-    /// Returns the statement that gives the job the next turn of its key, unless the job has changed
-    /// since it was read.
+    /// Returns the statement that gives the job the next turn of its key, unless the job has
+    /// changed since it was read.
     fn statement(&self, levels: &mut Levels, now: i64) -> Statement {
         let mut this = doc! {
             "_id": row::id(self.id),

@@ -148,11 +148,11 @@ pub trait JobStore: Debug + Send + Sync {
     ///   ratio of their weights by at most one turn each.
     /// - **[fair.idle]** A key saves up no turns while it has no due job, and jobs that were
     ///   cancelled or deleted cost it none.
-    /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on, as soon
-    ///   as a claim has given it a turn. If `n` jobs without a turn are due before it in the routes
-    ///   that match, whatever their keys, this is the claim number `n` /
-    ///   [`WOKEN_BY_A_CLAIM`](crate::fair::WOKEN_BY_A_CLAIM) + 1 at the latest. So until then, those
-    ///   jobs may go ahead of it.
+    /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on, as
+    ///   soon as a claim has given it a turn. If `n` jobs without a turn are due before it in the
+    ///   routes that match, whatever their keys, this is the claim number `n` /
+    ///   [`WOKEN_BY_A_CLAIM`](crate::fair::WOKEN_BY_A_CLAIM) + 1 at the latest. So until then,
+    ///   those jobs may go ahead of it.
     /// - **[fair.plain]** Jobs without a key are claimed as if there were no others, except where
     ///   `[claim.order]` puts others between them.
     /// - **[fair.act]** A pause, another due time and another priority take the turn of a job away,
