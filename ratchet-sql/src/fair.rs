@@ -103,7 +103,7 @@ impl<D: Dialect> SqlStore<D> {
             let first: Option<i64> = row.try_get(1)?;
             let level = level.or_insert_with(|| Level::new(first, levels.now));
             if let Some(turn) = row.try_get::<Option<i64>>(2)? {
-                let cost = cost(row.try_get(3)?);
+                let cost = cost(row, 3)?;
                 level.last(key, Last { turn, cost });
             }
         }
@@ -174,7 +174,7 @@ impl<D: Dialect> SqlStore<D> {
                 route: row.try_get(1)?,
                 priority: row.try_get(2)?,
                 key,
-                cost: cost(row.try_get(4)?),
+                cost: cost(row, 4)?,
                 run_at: None,
             });
         }
@@ -186,9 +186,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns the cost of a job from its column. A cost that cannot be read must not keep the job from
-/// being claimed.
-fn cost(stored: Option<i32>) -> u32 {
-    let cost = stored.and_then(|cost| u32::try_from(cost).ok());
-    cost.unwrap_or(FairKey::UNIT)
+/// Reads the cost of a job, see [`FairKey::cost_or_unit`].
+fn cost(row: &impl Row, column: usize) -> Result<u32> {
+    let stored: Option<i32> = row.try_get(column)?;
+    Ok(FairKey::cost_or_unit(stored.map(i64::from)))
 }

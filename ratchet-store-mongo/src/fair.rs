@@ -191,7 +191,7 @@ impl MongoStore {
                 .0
                 .entry((row::count(&row, "route")?, priority))
                 .or_insert_with(|| Level::new(row::int(&row, "first").ok(), now));
-            let cost = row::count(&row, "fair_cost").unwrap_or(FairKey::UNIT);
+            let cost = FairKey::cost_or_unit(row::int(&row, "fair_cost").ok());
             if let (Ok(turn), Some(key)) = (row::int(&row, "turn"), row::name(&row, "key")?) {
                 level.last(key.as_str(), Last { turn, cost });
             }

@@ -422,6 +422,7 @@ impl StoredJob {
         self.record.finished_at = Some(from_millis(now));
         self.record.last_error = Some(problem.of_stored_job());
         self.lane_seq = None;
+        self.turn = None;
     }
 
     /// Returns whether the job waits for a signal that has not arrived yet.
@@ -616,6 +617,14 @@ mod tests {
     fn a_whole_row_round_trips() {
         let row = whole();
         assert_eq!(StoredJob::decode(&row.encode().unwrap()), Ok(row));
+    }
+
+    #[test]
+    fn a_damaged_job_that_ends_leaves_its_place() {
+        let mut row = whole();
+        row.fail_damaged(&InvalidInput::new("payload", "is missing"), 20);
+        assert_eq!(row.record.state, JobState::Failed);
+        assert_eq!((row.lane_seq, row.turn), (None, None));
     }
 
     #[test]

@@ -58,6 +58,32 @@ pub(crate) async fn an_enqueue_that_waits_for_a_key_keeps_no_other_waiting(schem
     }
 }
 
+/// Damages some jobs, and claims jobs of all keys.
+pub(crate) async fn damaged_jobs_of_a_key_stop_no_claim(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    for damage in [
+        "run_at = -5",
+        "run_at = -9223372036854775808",
+        "run_at = 9223372036854775807",
+        "fair_cost = -1",
+        "fair_cost = NULL",
+    ] {
+        let damaged = enqueue(&store, of("a")).await;
+        let update = format!("UPDATE {{schema}}.jobs SET {damage} WHERE id = '{damaged}'");
+        schema.execute(&update).await.unwrap();
+        let good = [
+            enqueue(&store, of("a")).await,
+            enqueue(&store, of("b")).await,
+        ];
+        let claimed = store.claim_next_batch(&request_all()).await.unwrap();
+        let claimed: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();
+        assert!(
+            good.iter().all(|job| claimed.contains(job)),
+            "{damage}: {claimed:?}"
+        );
+    }
+}
+
 pub(crate) async fn a_claim_locks_only_routes_in_which_jobs_sleep(schema: Arc<Schema>) {
     let store = open(&schema).await;
     for queue in ["idle", "asleep"] {

@@ -47,7 +47,7 @@ const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
     diagnostics: indexes_that_are_missing_or_not_valid_are_found
         a_table_without_autovacuum_is_found a_session_that_holds_a_snapshot_is_seen;
     fair: an_enqueue_that_waits_for_a_key_keeps_no_other_waiting
-        a_claim_locks_only_routes_in_which_jobs_sleep;
+        damaged_jobs_of_a_key_stop_no_claim a_claim_locks_only_routes_in_which_jobs_sleep;
     held: a_held_job_keeps_no_other_from_ending an_end_that_is_held_for_long_is_a_timeout
         a_held_job_keeps_no_other_from_being_reported
         a_held_job_keeps_no_other_from_being_taken_back
