@@ -51,7 +51,7 @@ impl<D: Dialect> SqlStore<D> {
                     done => return done.map(|_| created(jobs)),
                 }
                 return self
-                    .store_jobs(&mut lease, jobs, &routes, Turns::None)
+                    .store_jobs(&mut lease, jobs, &routes, Turns::Later)
                     .await;
             }
             let query = match self.sql().own.enqueue_job() {
@@ -64,7 +64,7 @@ impl<D: Dialect> SqlStore<D> {
                 done => return done.map(|_| created(jobs)),
             }
         }
-        self.store_jobs(&mut lease, jobs, &routes, Turns::None)
+        self.store_jobs(&mut lease, jobs, &routes, Turns::Later)
             .await
     }
 
@@ -127,7 +127,7 @@ impl<D: Dialect> SqlStore<D> {
             let stored = self.insert_keyed(on, &insert).await?;
             if turns == Turns::Given && waits && stored == new.len() {
                 // The other statements of this call may wait for other transactions.
-                asleep = insert.fair();
+                asleep = insert.turned();
             }
             if stored < new.len() && jobs.iter().any(needs_transaction) {
                 // A concurrent call stored one of these jobs. The stored job may lack the flag
@@ -164,8 +164,8 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Gives the due jobs with a fair key their turns.
     async fn give_turns(&self, on: &mut impl Run<D>, insert: &mut Insert<'_>) -> Result<()> {
-        let jobs = insert.fair();
-        let Some(mut levels) = self.lock_levels(on, &jobs).await? else {
+        let jobs = insert.turned();
+        let Some(mut levels) = self.lock_and_read_levels(on, &jobs).await? else {
             return Ok(());
         };
         let mut jobs = jobs.iter().peekable();
@@ -401,7 +401,7 @@ impl<'a> Insert<'a> {
 
     /// Returns the pending jobs with a fair key that are due now, or from a given time on, in the
     /// order of the jobs.
-    fn fair(&self) -> Vec<Turned<'a>> {
+    fn turned(&self) -> Vec<Turned<'a>> {
         let pending: i16 = JobState::Pending.code().into();
         let turned = |place: usize| {
             let job = Turned {

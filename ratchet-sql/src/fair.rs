@@ -18,7 +18,7 @@ pub(crate) enum Turns {
     Given,
     /// The jobs sleep until a claim finds them: a transaction of the application must not keep the
     /// routes locked.
-    None,
+    Later,
 }
 
 /// A pending job that gets a turn if it is due.
@@ -55,7 +55,7 @@ impl Levels {
 impl<D: Dialect> SqlStore<D> {
     /// Locks the routes of these jobs until the transaction ends, and reads what their turns depend
     /// on. Must run in a transaction.
-    pub(crate) async fn lock_levels(
+    pub(crate) async fn lock_and_read_levels(
         &self,
         on: &mut impl Run<D>,
         jobs: &[Turned<'_>],
@@ -112,7 +112,10 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Gives turns to due jobs that this transaction has stored without them. [fair.turn]
     pub(crate) async fn wake_own(&self, on: &mut impl Run<D>, jobs: &[Turned<'_>]) -> Result<()> {
-        match (self.lock_levels(on, jobs).await?, self.sql().own.turns()) {
+        match (
+            self.lock_and_read_levels(on, jobs).await?,
+            self.sql().own.turns(),
+        ) {
             (Some(levels), Some(sql)) => Self::store_turns(on, &sql, levels, jobs).await,
             _ => Ok(()),
         }

@@ -163,7 +163,7 @@ struct Sleeper {
 impl MongoStore {
     /// Locks the routes of these jobs, and reads the levels in which they get their turns.
     /// [fair.turn]
-    pub(crate) async fn lock_levels(
+    pub(crate) async fn lock_and_read_levels(
         &self,
         tx: &mut Tx<'_>,
         jobs: &[(i32, Priority, &FairKey)],
@@ -251,7 +251,7 @@ impl MongoStore {
         let mut tx = self.main().begin().await?;
         let mut conflict = Given::RoutesLocked;
         let given = async {
-            let mut levels = self.lock_levels(&mut tx, &places, now).await?;
+            let mut levels = self.lock_and_read_levels(&mut tx, &places, now).await?;
             conflict = Given::JobsLocked;
             let statements = jobs.iter().map(|one| one.statement(&mut levels, now));
             tx.bulk(&self.main().jobs, statements.collect()).await

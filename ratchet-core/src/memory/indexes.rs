@@ -148,8 +148,7 @@ impl Indexes {
 
     /// Returns the turn of this job if it sleeps and is due at `now`.
     pub(super) fn turn(&self, job: &StoredJob, now: i64) -> Option<i64> {
-        let due = time::to_millis(job.record.run_at) <= now;
-        let key = job.sleeps().filter(|_| due)?;
+        let key = job.lacks_turn(now)?;
         let levels = self.pending.get(&job.record.spec.route)?;
         let level = &levels[usize::from(job.record.spec.priority.level())];
         Some(level.fair.as_ref()?.turn(key, now))

@@ -100,11 +100,12 @@ impl StoredJob {
         self.record.state = place.state;
     }
 
-    /// Returns the fair key of the job if it sleeps: if it is pending and has no turn.
+    /// Returns the fair key of the job if it needs a [turn](crate::fair) and has none.
     #[must_use]
-    pub fn sleeps(&self) -> Option<&FairKey> {
-        let pending = self.record.state == JobState::Pending && self.turn.is_none();
-        self.record.spec.fair_key.as_ref().filter(|_| pending)
+    pub fn lacks_turn(&self, now: i64) -> Option<&FairKey> {
+        let job = &self.record;
+        let key = job.spec.due_fair_key(job.state, to_millis(job.run_at), now);
+        key.filter(|_| self.turn.is_none())
     }
 
     /// Returns the token of the job's current claim.
