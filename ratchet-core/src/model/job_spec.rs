@@ -108,8 +108,8 @@ impl JobSpec {
         self.unique_key.is_some() || self.idempotency_key.is_some()
     }
 
-    /// Returns the fair key of a job that needs a [turn](crate::fair). `None` if the job has no fair
-    /// key, is not pending, or is due after `now`.
+    /// Returns the fair key of a job that needs a [turn](crate::fair). `None` if the job has no
+    /// fair key, is not pending, or is due after `now`.
     #[must_use]
     pub fn due_fair_key(&self, state: JobState, run_at: i64, now: i64) -> Option<&FairKey> {
         let is_due = state == JobState::Pending && run_at <= now;
