@@ -15,6 +15,7 @@ mod diag;
 mod differential;
 mod enqueue;
 mod errors;
+mod expiry;
 mod fair;
 mod given_up;
 mod guard;
@@ -89,6 +90,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     conditions::CASES,
     batch::CASES,
     signal::CASES,
+    expiry::CASES,
     restart::CASES,
     rewind::CASES,
     page::CASES,

@@ -198,6 +198,13 @@ sabotages! {
     DebouncesWithoutEnd,
     ForgetsToRestart,
     RestartsOnReplace,
+    NeverExpiresJobs,
+    ExpiresJobsEarly,
+    ExpiresBegunJobs,
+    ExpiresTooManyJobs,
+    HidesExpiriesFromClaims,
+    KeepsExpiriesOfHolders,
+    ExpiresRequeuedJobs,
     KeepsTheNewlyDead,
     ListsTheDeadAsTheyCome,
     ListsClaimsAsTheyCome,
@@ -234,6 +241,8 @@ pub(crate) struct Memory {
     pub(crate) keys: HashMap<Name, JobId>,
     pub(crate) claimed: Vec<ClaimedJob>,
     pub(crate) settled: Vec<ClaimToken>,
+    /// The expiries with which jobs were enqueued, in milliseconds since 1970.
+    pub(crate) expiries: HashMap<JobId, i64>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
     /// How many fences the store has returned for each lock.
