@@ -424,6 +424,8 @@ mod tests {
             (job().after(JobId::new(), Condition::Ended), "parent"),
             (job().in_batch(BatchId::new()), "batch"),
             (job().wait_for("s", Duration::from_secs(1)), "signal"),
+            (job().expires_in(Duration::from_secs(1)), "expires_in"),
+            (job().expires_at(time::from_millis(1)), "expires_at"),
         ] {
             assert_eq!(field(whole_one().job(job)), refused);
         }
