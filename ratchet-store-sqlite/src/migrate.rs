@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["c63b17f991f067e59823e8637de261e4d20a0ec9d96ff2d6fd71eaae10e3f04b"];
+        &["c0725de70cbe67c84ff8c5e7f4be023726982846a4a460e4c47f02d0e44aaecf"];
 
     #[test]
     fn versions_have_no_gaps() {
