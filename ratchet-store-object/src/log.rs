@@ -75,16 +75,14 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    #[cfg_attr(
-        not(test),
-        expect(clippy::unused_self, reason = "only tests have hooks")
-    )]
-    pub(crate) fn apply(&self, _command: &Command<'_>) {
-        #[cfg(test)]
-        if let Ok(hook) = self.before_apply.lock()
-            && let Some(hook) = &*hook
-        {
-            hook(_command);
+    #[cfg(not(test))]
+    pub(crate) const fn apply(&self, _: &Command<'_>) {}
+
+    #[cfg(test)]
+    pub(crate) fn apply(&self, command: &Command<'_>) {
+        let hook = self.before_apply.lock();
+        if let Some(hook) = &*hook.unwrap_or_else(PoisonError::into_inner) {
+            hook(command);
         }
     }
 }
@@ -534,7 +532,11 @@ impl Serving<'_> {
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.log.queue().is_served = false;
+            let mut queue = self.log.queue();
+            queue.is_served = false;
+            for request in queue.requests.drain(..) {
+                request.fail(&interrupted());
+            }
             self.log.serving.send_replace(false);
         }
     }
