@@ -14,15 +14,13 @@ use uuid::Uuid;
 use crate::clock::{Measured, Moment};
 use crate::error::{Failure, Result};
 
-/// How often a failed request for an object is repeated, and the pause before the first time.
-const GET_REPEATS: u32 = 2;
+/// How often a failed request is repeated, and the pause before the first time.
+const REPEATS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// How long a small request may take. All calls wait for a request that hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How many bytes are transferred in a second at least.
 const SLOWEST: u64 = 256 << 10;
-/// How often the check for conditional puts is repeated.
-const PROBES: u32 = 5;
 
 /// The bucket, and the prefix of all names in it.
 #[derive(Clone, Debug)]
@@ -128,18 +126,7 @@ impl Bucket {
     /// Returns the object with this name, or `None` if there is none. Repeats the request if it
     /// fails for a reason that may pass.
     pub(crate) async fn get(&self, name: &Path) -> Result<Option<Found>> {
-        let mut pause = FIRST_PAUSE;
-        for _ in 0..GET_REPEATS {
-            match self.get_once(name).await {
-                Err(failure) if !failure.refused => {
-                    tracing::debug!(?failure, %name, "repeating a request");
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                }
-                done => return done,
-            }
-        }
-        self.get_once(name).await
+        repeated(|| self.get_once(name)).await
     }
 
     /// Returns the object with this name, or `None` if there is none.
@@ -161,8 +148,13 @@ impl Bucket {
         Ok(time::to_millis(found.last_modified))
     }
 
-    /// Returns the objects below this name, in the order of their names.
+    /// Returns the objects below this name, in the order of their names. Repeats the request if it
+    /// fails for a reason that may pass.
     pub(crate) async fn list(&self, below: &Path) -> Result<Vec<ObjectMeta>> {
+        repeated(|| self.list_once(below)).await
+    }
+
+    async fn list_once(&self, below: &Path) -> Result<Vec<ObjectMeta>> {
         let mut objects = Vec::new();
         let mut list = self.store.list(Some(below));
         while let Some(object) = self.timed(0, list.try_next()).await? {
@@ -199,29 +191,40 @@ impl Bucket {
     }
 }
 
+/// Makes a request, and repeats it if it fails for a reason that may pass.
+pub(crate) async fn repeated<T, R>(request: impl Fn() -> R) -> Result<T>
+where
+    R: Future<Output = Result<T>>,
+{
+    let mut pause = FIRST_PAUSE;
+    for _ in 0..REPEATS {
+        match request().await {
+            Err(failure) if !failure.refused => {
+                tracing::debug!(?failure, "repeating a request");
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            done => return done,
+        }
+    }
+    request().await
+}
+
 /// Checks that of several puts on the condition that no object has the name, exactly one creates
 /// the object.
 pub(crate) async fn check_conditions(bucket: &Bucket) -> Result<()> {
-    for _ in 0..PROBES {
+    // Each repetition has another name: the puts of the one before may still be on their way.
+    repeated(|| async {
         let name = bucket.new_probe();
         let checked = check_race(bucket, &name).await;
         // A probe that remains does no harm.
         let _ = bucket.delete(&name).await;
-        if checked? {
-            return Ok(());
-        }
-    }
-    Err(Failure::new(
-        StoreErrorKind::Unavailable,
-        format!(
-            "{} refuses all of several puts at the same time",
-            bucket.describe()
-        ),
-    ))
+        checked
+    })
+    .await
 }
 
-/// Returns whether the check was possible.
-async fn check_race(bucket: &Bucket, name: &Path) -> Result<bool> {
+async fn check_race(bucket: &Bucket, name: &Path) -> Result<()> {
     let payloads = [Bytes::from_static(b"1"), Bytes::from_static(b"2")];
     let [one, two] = payloads.each_ref();
     let raced = futures_util::future::try_join(
@@ -230,8 +233,7 @@ async fn check_race(bucket: &Bucket, name: &Path) -> Result<bool> {
     );
     let raced = raced.await?;
     if raced == (Created::Taken, Created::Taken) && bucket.get(name).await?.is_none() {
-        // A service may refuse puts at the same time because of each other.
-        return Ok(false);
+        return Err(Failure::conflict());
     }
     let late = bucket.create(name, Bytes::from_static(b"3")).await?;
     let found = bucket.get(name).await?;
@@ -241,8 +243,8 @@ async fn check_race(bucket: &Bucket, name: &Path) -> Result<bool> {
         _ => None,
     };
     match (won, found) {
-        (Some(won), Some(found)) if late == Created::Taken && found.bytes == *won => Ok(true),
-        _ => Err(Failure::new(
+        (Some(won), Some(found)) if late == Created::Taken && found.bytes == *won => Ok(()),
+        _ => Err(Failure::refusal(
             StoreErrorKind::Misconfigured,
             format!(
                 "{} ignores the condition that a put creates an object, so processes would \
@@ -256,25 +258,15 @@ async fn check_race(bucket: &Bucket, name: &Path) -> Result<bool> {
 
 /// Measures the server's time by a put, with these readings of the clocks before and after it.
 pub(crate) async fn measure(bucket: &Bucket, moment: impl Fn() -> Moment) -> Result<Measured> {
-    let name = bucket.new_probe();
-    let mut pause = FIRST_PAUSE;
-    let mut repeats = 0..GET_REPEATS;
-    let measured = loop {
-        // Each put is a measurement of its own, so that pauses do not make it less exact.
+    // Each put is a measurement of its own, so that pauses do not make it less exact.
+    repeated(|| async {
+        let name = bucket.new_probe();
         let began = moment();
-        let put = bucket.put(&name, Bytes::new()).await;
+        bucket.put(&name, Bytes::new()).await?;
         let ended = moment();
-        match put {
-            Ok(()) => {
-                let put_at = bucket.put_at(&name).await;
-                break put_at.and_then(|put_at| Measured::new(put_at, began, ended));
-            }
-            Err(failure) if failure.refused || repeats.next().is_none() => break Err(failure),
-            Err(failure) => tracing::debug!(?failure, "repeating a measurement"),
-        }
-        tokio::time::sleep(pause).await;
-        pause *= 2;
-    };
-    let _ = bucket.delete(&name).await;
-    measured
+        let put_at = bucket.put_at(&name).await?;
+        let _ = bucket.delete(&name).await;
+        Measured::new(put_at, began, ended)
+    })
+    .await
 }

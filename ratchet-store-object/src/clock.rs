@@ -80,7 +80,7 @@ impl Measured {
     /// `put_at`. Fails if one of the clocks must be wrong.
     pub(crate) fn new(put_at: i64, began: Moment, ended: Moment) -> Result<Self> {
         if put_at.abs_diff(ended.machine) > MOST_APART {
-            return Err(Failure::new(
+            return Err(Failure::refusal(
                 StoreErrorKind::Misconfigured,
                 format!(
                     "the clock of the object storage shows {}, that of this machine shows {}; set \

@@ -26,6 +26,21 @@ impl Failure {
         }
     }
 
+    /// The failure of a request that has certainly changed nothing, and is not repeated.
+    pub(crate) fn refusal(kind: StoreErrorKind, text: impl Into<Arc<str>>) -> Self {
+        let mut failure = Self::new(kind, text);
+        failure.refused = true;
+        failure
+    }
+
+    /// The refusal of one of several puts at the same time, of which none has taken effect yet.
+    pub(crate) fn conflict() -> Self {
+        Self::new(
+            StoreErrorKind::Unavailable,
+            "puts at the same time conflict",
+        )
+    }
+
     /// An object whose content is not what was put.
     pub(crate) fn corrupt(object: &str, problem: &str) -> Self {
         Self::new(
@@ -37,9 +52,7 @@ impl Failure {
     /// Something that was not stored, because it has no serialized form.
     pub(crate) fn unencodable(what: &str, error: &dyn fmt::Display) -> Self {
         let text = format!("{what} cannot be encoded: {error}");
-        let mut failure = Self::new(StoreErrorKind::Invalid, text);
-        failure.refused = true;
-        failure
+        Self::refusal(StoreErrorKind::Invalid, text)
     }
 
     /// An object of this format that this process cannot decode: another version of Ratchet put it,
@@ -83,9 +96,7 @@ impl Failure {
     }
 
     pub(crate) fn closed() -> Self {
-        let mut closed = Self::new(StoreErrorKind::Unavailable, "the store is closed");
-        closed.refused = true;
-        closed
+        Self::refusal(StoreErrorKind::Unavailable, "the store is closed")
     }
 
     pub(crate) fn during(&self, operation: &'static str) -> StoreError {

@@ -31,10 +31,10 @@ pub(crate) struct Append {
 
 impl Append {
     pub(crate) fn new(
-        command: Command<'static>,
+        command: &Command<'_>,
         answer: oneshot::Sender<Result<Answer>>,
     ) -> Result<Self> {
-        let (text, command) = encode(&command)?;
+        let (text, command) = encode(command)?;
         Ok(Self {
             command,
             text,
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn a_process_applies_its_own_commands_as_others_decode_them() {
         let jobs = [NewJob::new("", &())];
-        let command = Command::Enqueue(jobs[..].into()).into_owned();
+        let command = Command::Enqueue(jobs[..].into());
         let given = format!("{command:?}");
-        let append = Append::new(command, oneshot::channel().0).unwrap();
+        let append = Append::new(&command, oneshot::channel().0).unwrap();
         let decoded: Command<'_> = serde_json::from_str(&append.text).unwrap();
         assert_eq!(format!("{:?}", append.command), format!("{decoded:?}"));
         assert_ne!(format!("{:?}", append.command), given);

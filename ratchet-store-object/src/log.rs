@@ -331,12 +331,7 @@ impl Log {
                 }
                 (Ok(None), None) => {
                     self.confirm(view).await?;
-                    // The service refused one of several puts at the same time, and none of them
-                    // has taken effect yet.
-                    Failure::new(
-                        StoreErrorKind::Unavailable,
-                        "puts of the same number conflict",
-                    )
+                    Failure::conflict()
                 }
                 // The put may still be on its way. To put the segment again does no harm: only one
                 // of the objects can get the name.
@@ -557,7 +552,7 @@ impl CommandLog for SharedLog {
     async fn append(&self, command: Command<'static>) -> ratchet_core::Result<Answer> {
         let operation = command.operation();
         let (sender, answer) = oneshot::channel();
-        let appended = match Append::new(command, sender) {
+        let appended = match Append::new(&command, sender) {
             Ok(append) => {
                 self.0.submit(Request::Append(append));
                 answer.await.unwrap_or_else(|_| Err(interrupted()))

@@ -5,7 +5,7 @@ use ratchet_core::memory::Snapshot;
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use uuid::Uuid;
 
-use crate::bucket::{Bucket, Created};
+use crate::bucket::{self, Bucket, Created};
 use crate::document::{self, Header};
 use crate::error::{Failure, Result};
 use crate::view::View;
@@ -33,17 +33,29 @@ pub(crate) async fn open(bucket: &Bucket, may_begin: bool) -> Result<Opened> {
             Search::Opened(opened) => return Ok(*opened),
             Search::Nothing(damaged) => damaged,
         };
-        let mut opened = begin(bucket, &damaged, may_begin).await?;
+        let begun = begin(bucket, !damaged.is_empty(), may_begin).await?;
+        // Segments are deleted only when there are snapshots. This process can have been suspended
+        // until another one had stored some, and had deleted the first segment: then it has put or
+        // read an object that is in no log, or has missed the one that is.
+        if damaged.is_empty() && !bucket.list(&bucket.snapshots()).await?.is_empty() {
+            continue;
+        }
+        let Some(mut opened) = begun else {
+            return Err(Failure::new(
+                StoreErrorKind::Corrupt,
+                format!(
+                    "{}: the log does not begin with its first segment, and no snapshot can be \
+                     read ({} are damaged); were objects deleted? Restore them from a backup, or \
+                     use another prefix",
+                    bucket.describe(),
+                    damaged.len()
+                ),
+            ));
+        };
         if let Some(newest) = damaged.last() {
             opened.view.require(*newest);
-            return Ok(opened);
         }
-        // This process can have been suspended until another one had deleted the first segment:
-        // then it has put or read an object that is in no log. Segments are deleted only when there
-        // are snapshots.
-        if bucket.list(&bucket.snapshots()).await?.is_empty() {
-            return Ok(opened);
-        }
+        return Ok(opened);
     }
     Err(too_late())
 }
@@ -157,45 +169,41 @@ async fn load(bucket: &Bucket, name: &Path) -> Result<Loaded> {
     }
 }
 
-/// Opens a log from its first segment. Puts this segment if the bucket contains no log.
-async fn begin(bucket: &Bucket, damaged_snapshots: &[u64], may_begin: bool) -> Result<Opened> {
-    let name = bucket.segment(0);
-    let header = Header::new(0, Uuid::new_v4(), 0);
+/// Opens a log from its first segment. Puts this segment if the bucket contains no log. Returns
+/// `None` if the log lacks it.
+async fn begin(bucket: &Bucket, has_snapshots: bool, may_begin: bool) -> Result<Option<Opened>> {
     let first = |header: &Header| Opened {
         data: Snapshot::default(),
         view: View::new(header),
     };
-    let found = match bucket.get(&name).await? {
-        Some(found) => found,
-        None if !damaged_snapshots.is_empty()
-            || !bucket.list(&bucket.segments()).await?.is_empty() =>
-        {
-            return Err(Failure::new(
-                StoreErrorKind::Corrupt,
-                format!(
-                    "{}: the log does not begin with its first segment, and no snapshot can be \
-                     read ({} are damaged); were objects deleted? Restore them from a backup, or \
-                     use another prefix",
-                    bucket.describe(),
-                    damaged_snapshots.len()
-                ),
-            ));
-        }
-        None if !may_begin => {
-            return Err(Failure::new(
-                StoreErrorKind::SchemaMismatch(SchemaProblem::NoFile),
-                format!(
-                    "{}: there is no log, and `migrate` is off",
-                    bucket.describe()
-                ),
-            ));
-        }
-        None => match bucket.create(&name, document::encode(&header, [])?).await? {
-            Created::Created => return Ok(first(&header)),
-            Created::Taken => bucket.get(&name).await?.ok_or_else(|| {
-                Failure::corrupt(name.as_ref(), "was deleted while the log was opened")
-            })?,
-        },
+    let name = bucket.segment(0);
+    let read = async || match bucket.get(&name).await? {
+        Some(found) => Ok(Some(first(&document::decode(&found)?.0))),
+        None => Ok(None),
     };
-    Ok(first(&document::decode(&found)?.0))
+    if let Some(opened) = read().await? {
+        return Ok(Some(opened));
+    }
+    if has_snapshots || !bucket.list(&bucket.segments()).await?.is_empty() {
+        // Another process can have begun the log since the first look.
+        return read().await;
+    }
+    if !may_begin {
+        return Err(Failure::new(
+            StoreErrorKind::SchemaMismatch(SchemaProblem::NoFile),
+            format!(
+                "{}: there is no log, and `migrate` is off",
+                bucket.describe()
+            ),
+        ));
+    }
+    let created = bucket::repeated(|| async {
+        let header = Header::new(0, Uuid::new_v4(), 0);
+        let created = bucket.create(&name, document::encode(&header, [])?);
+        match created.await? {
+            Created::Created => Ok(first(&header)),
+            Created::Taken => read().await?.ok_or_else(Failure::conflict),
+        }
+    });
+    created.await.map(Some)
 }

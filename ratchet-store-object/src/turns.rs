@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_rare_while_nobody_else_writes() {
+    fn pauses_are_rare_while_no_other_process_writes() {
         let mut turns = Turns::new();
         let runs: Vec<u32> = (0..6).map(|_| run(&mut turns)).collect();
         assert_eq!(runs, [4, 8, 16, 32, 64, 64]);

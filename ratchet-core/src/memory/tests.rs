@@ -500,7 +500,7 @@ async fn a_replayed_history_gives_the_same_data_and_answers() {
             }
             let refused = history.step().await;
             if let Err(error) = &refused {
-                assert_eq!(error.kind(), crate::StoreErrorKind::Invalid, "{error}");
+                assert_eq!(error.kind(), StoreErrorKind::Invalid, "{error}");
             }
             kinds[usize::from(refused.is_err())] += 1;
         }

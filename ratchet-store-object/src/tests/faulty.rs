@@ -353,17 +353,20 @@ impl ObjectStore for Faulty {
         let fault = self.next(Operation::List, prefix.as_ref());
         let service = Arc::clone(&self.0.service);
         let began = stream::once(async move {
-            if let Some(Fault::Hold(gate)) = &fault {
-                gate.pass().await;
+            match &fault {
+                None => Ok(()),
+                Some(Fault::Hold(gate)) => {
+                    gate.pass().await;
+                    Ok(())
+                }
+                Some(fault) => Err(error(fault, &prefix)),
             }
+            .map(|()| service.objects.list(Some(&prefix)))
         });
-        let listed = began.flat_map(move |()| {
-            let service = Arc::clone(&service);
-            let objects = service.objects.list(Some(&prefix));
-            objects.map_ok(move |mut object| {
-                service.set_time(&mut object);
-                object
-            })
+        let service = Arc::clone(&self.0.service);
+        let listed = began.try_flatten().map_ok(move |mut object| {
+            service.set_time(&mut object);
+            object
         });
         listed.boxed()
     }

@@ -5,7 +5,7 @@ use ratchet_core::model::{PutRecurring, Recurring};
 use ratchet_core::store::RecurringStore;
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 
-use super::faulty::{Fault, Operation, failed, taken};
+use super::faulty::{Fault, Gate, Operation, failed, taken};
 use super::*;
 use crate::document;
 
@@ -241,6 +241,43 @@ async fn a_log_without_its_beginning_is_refused() {
     bucket.objects().delete(&segment(0)).await.unwrap();
     let refused = builder(&bucket).connect().await.unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::Corrupt, "{refused}");
+}
+
+/// Another process begins the log between two looks at it.
+#[tokio::test]
+async fn a_log_that_begins_while_it_is_opened_has_its_beginning() {
+    let bucket = Faulty::default();
+    let gate = Gate::default();
+    bucket.plan_at(Operation::List, "r/log", Fault::Hold(gate.clone()));
+    let other = bucket.other();
+    let begin = async {
+        gate.reached().await;
+        let job = add(&open(&other).await).await;
+        gate.open();
+        job
+    };
+    let (store, job) = futures_util::future::join(open(&bucket), begin).await;
+    assert!(has_all(&store, &[job]).await);
+}
+
+/// Services fail now and then.
+#[tokio::test(start_paused = true)]
+async fn opening_repeats_requests_that_fail() {
+    let bucket = Faulty::default();
+    for (operation, name) in [
+        (Operation::Put, "/probes/"),
+        (Operation::Get, "/manifest"),
+        (Operation::List, "/snapshots"),
+        (Operation::List, "/log"),
+        (Operation::Put, "/log/"),
+    ] {
+        bucket.plan_at(operation, name, Fault::Throttle);
+    }
+    // The log has begun, and the answer is lost.
+    bucket.plan_at(Operation::Put, "/log/", Fault::LoseAnswer);
+    let store = open(&bucket).await;
+    let job = add(&store).await;
+    assert!(has_all(&open(&bucket.other()).await, &[job]).await);
 }
 
 #[tokio::test]

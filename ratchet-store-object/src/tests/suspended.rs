@@ -13,8 +13,8 @@ use crate::document::{self, Header};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Checks that the version has this value in all stores, and that they have the same data. A version
-/// follows the time, so it is a later one if it was increased again later.
+/// Checks that the version has this value in all stores, and that they have the same data. A
+/// version follows the time, so it is a later one if it was increased again later.
 async fn bumped(stores: &[&Opened], version: u64) {
     for store in stores {
         let versions = store.versions(&[name("space")]).await.unwrap();
