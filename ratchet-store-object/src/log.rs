@@ -71,8 +71,11 @@ struct Queue {
 pub(crate) struct Hooks {
     /// Runs before each command is applied.
     #[cfg(test)]
-    pub(crate) before_apply: Mutex<Option<Box<dyn Fn(&Command<'_>) + Send>>>,
+    pub(crate) before_apply: Mutex<Option<Box<Hook>>>,
 }
+
+#[cfg(test)]
+type Hook = dyn Fn(&Command<'_>) + Send;
 
 impl Hooks {
     #[cfg(not(test))]

@@ -340,6 +340,8 @@ async fn a_service_that_refuses_puts_at_the_same_time_is_asked_again() {
     add(&store).await;
 }
 
+type Failing = fn(&Path) -> object_store::Error;
+
 #[tokio::test]
 async fn refusals_are_told_from_failures() {
     let missing = |name: &Path| object_store::Error::NotFound {
@@ -347,7 +349,7 @@ async fn refusals_are_told_from_failures() {
         source: "NoSuchBucket".into(),
     };
     let expired = |_: &Path| failed("status code: 400 Bad Request: ExpiredToken");
-    let errors: [(fn(&Path) -> object_store::Error, &str); 2] = [
+    let errors: [(Failing, &str); 2] = [
         (missing, "bucket does not exist"),
         (expired, "ExpiredToken"),
     ];
