@@ -134,6 +134,48 @@ cases! {
         assert!(order.contains(&other) && order.contains(&first[1]), "{order:?}");
     }
 
+    #[proves("fair.due", "fair.turn")]
+    #[needs(FairKeys)]
+    async fn a_reclaimed_job_goes_behind_the_others_of_its_key(cx: &Cx) {
+        let node = cx.node().await;
+        let jobs = node.add_all(&flood("a", 3)).await;
+        let lost = cx.node().await;
+        lost.beat().await;
+        assert_eq!(lost.claim_ids(1).await, jobs[..1]);
+        lost.die().await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            order.extend(node.claim_ids(1).await);
+        }
+        assert_eq!(order, [jobs[1], jobs[2], jobs[0]]);
+    }
+
+    #[proves("fair.turn", "permit.order")]
+    #[needs(FairKeys, Permits)]
+    async fn jobs_with_a_permit_take_turns(cx: &Cx) {
+        let node = cx.node().await;
+        let permits = node.store.permits();
+        let permits = permits.expect("the case needs the power Permits");
+        ok(permits.set_permits(&name("api"), 1, IfKnown::Change).await);
+        let needing = |key: &str, count| -> Vec<NewJob> {
+            flood(key, count).into_iter().map(|job| job.permit("api")).collect()
+        };
+        let noisy = node.add_all(&needing("a", 12)).await;
+        let quiet = node.add_all(&needing("b", 2)).await;
+        // Each claim could take more jobs than there are permits.
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let claimed = node.claim(9).await;
+            order.extend(ids(&claimed));
+            for job in claimed {
+                node.succeed(job.claim.token).await;
+            }
+        }
+        let expected = [noisy[0], quiet[0], noisy[1], quiet[1], noisy[2], noisy[3]];
+        assert_eq!(order, expected);
+    }
+
     #[proves("fair.turn")]
     #[needs(FairKeys)]
     async fn many_keys_with_one_turn_are_claimed_at_once(cx: &Cx) {
