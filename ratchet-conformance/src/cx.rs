@@ -63,14 +63,14 @@ impl Cx {
             | Power::Tags
             | Power::IdempotencyKeys
             | Power::FairKeys
+            | Power::FairLimits
             | Power::Guards => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // If only the fixture had a power, the suite would ignore the cases that need it. If only
         // the suite listed the power, these cases would fail.
-        let all = Power::STORE
-            .iter()
-            .chain(&[Power::MachineClock, Power::FairKeys]);
+        let more = [Power::MachineClock, Power::FairKeys, Power::FairLimits];
+        let all = Power::STORE.iter().chain(&more);
         let of_fixture = all.map(|power| (*power, has(*power)));
         if let Err(differences) = compare("fixture", of_fixture, &powers) {
             fixture.teardown().await;
@@ -130,6 +130,7 @@ impl Cx {
                     (Power::Tags, has(StoreFeature::Tags)),
                     (Power::IdempotencyKeys, has(StoreFeature::IdempotencyKeys)),
                     (Power::FairKeys, has(StoreFeature::FairKeys)),
+                    (Power::FairLimits, store.fair().is_some()),
                     (Power::Guards, has(StoreFeature::Guards)),
                 ];
                 if let Err(differences) = compare("store", of_store, &self.powers) {

@@ -75,8 +75,8 @@
 //! killed. With [`Power::MachineClock`], they set the clock of the machine back.
 //!
 //! The optional parts of a store are powers too: [`Power::Recurring`], [`Power::Archive`],
-//! [`Power::Permits`], [`Power::Rates`], [`Power::Workflows`], [`Power::Signals`] and
-//! [`Power::Diagnostics`]. These powers must match what the store's accessors return. The powers
+//! [`Power::Permits`], [`Power::FairLimits`], [`Power::Rates`], [`Power::Workflows`],
+//! [`Power::Signals`] and [`Power::Diagnostics`]. These powers must match what the store's accessors return. The powers
 //! [`Power::Lanes`], [`Power::Tags`], [`Power::IdempotencyKeys`], [`Power::FairKeys`] and
 //! [`Power::Guards`] must match [`Store::lacks`](ratchet_core::Store::lacks).
 //!

@@ -436,6 +436,7 @@ fn may_make_claimable(command: &Command<'_>) -> bool {
             | Command::ActOn { .. }
             | Command::Resume(_)
             | Command::SetPermits { .. }
+            | Command::SetFairLimit { .. }
             | Command::CloseBatch(_)
             | Command::Deliver(_)
             | Command::Expire { .. }

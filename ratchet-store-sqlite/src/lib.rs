@@ -19,6 +19,7 @@ mod diagnostics;
 mod enqueue;
 mod error;
 mod fair;
+mod fair_limits;
 mod jobs;
 mod lanes;
 mod links;

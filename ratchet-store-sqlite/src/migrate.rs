@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["c63b17f991f067e59823e8637de261e4d20a0ec9d96ff2d6fd71eaae10e3f04b"];
+        &["3f99a4ae574576ca055824b731f67ba0ee00fcbd58e582baf5b44eede52ce3e8"];
 
     #[test]
     fn versions_have_no_gaps() {

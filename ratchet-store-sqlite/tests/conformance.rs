@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let attach = |path: String| async move {
         Ok(Arc::new(SqliteStore::builder(path).connect().await?) as SharedStore)
     };
-    let powers = [Power::STORE, &[Power::FairKeys]].concat();
+    let powers = [Power::STORE, &[Power::FairKeys, Power::FairLimits]].concat();
     Suite::new("sqlite", &powers)
         .attach(attach)
         .run(async { Provision::ready(|| async { SqliteFixture::new() }) })

@@ -16,6 +16,7 @@ mod differential;
 mod enqueue;
 mod errors;
 mod fair;
+mod fair_limit;
 mod given_up;
 mod guard;
 mod keys;
@@ -106,6 +107,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     limits::CASES,
     errors::CASES,
     fair::CASES,
+    fair_limit::CASES,
     migrate::CASES,
     concurrency::CASES,
     differential::CASES,

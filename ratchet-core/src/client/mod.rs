@@ -5,6 +5,7 @@ mod bulk;
 mod call;
 mod cluster;
 mod diagnostics;
+mod fair;
 mod flow;
 mod pauses;
 mod peers;
