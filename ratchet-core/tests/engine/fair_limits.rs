@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ratchet_core::model::FairScope;
 use ratchet_core::store::Changed;
-use ratchet_core::{JobError, JobState, RetryPolicy};
-use tokio::time::{Instant, sleep};
+use ratchet_core::{JobError, JobState, RetryPolicy, time};
+use tokio::time::sleep;
 
 use crate::kit::{Started, World, stop_all};
 
@@ -80,7 +80,7 @@ async fn a_place_that_becomes_free_is_used_without_a_poll() {
     let node = Started::new(world.builder().poll_interval(RARE, RARE).build().unwrap());
     let client = node.node.client().clone();
     client.set_fair_limit(&each(), 1).await.unwrap();
-    let began = Instant::now();
+    let began = time::monotonic();
     let mut all = Vec::new();
     for number in 0..40 {
         let fails = number % 4 == 0;
@@ -113,7 +113,7 @@ async fn a_raised_limit_is_used_without_a_poll() {
     let world = World::new();
     let node = Started::new(world.builder().poll_interval(RARE, RARE).build().unwrap());
     let client = node.node.client().clone();
-    let began = Instant::now();
+    let began = time::monotonic();
     client.set_fair_limit(&each(), 0).await.unwrap();
     let job = world.job("job", |_| async { Ok(()) });
     let id = client.enqueue(job.fair_key("a")).await.unwrap().id();
