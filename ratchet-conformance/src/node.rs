@@ -529,12 +529,24 @@ impl TestNode {
         ok(self.signals().expire(1_000).await)
     }
 
+    /// Cancels up to `limit` waiting jobs that have expired, and returns their ids.
+    pub(crate) async fn expire_jobs(&self, limit: usize) -> Vec<JobId> {
+        ok(self.jobs().expire_jobs(limit).await)
+    }
+
     /// Returns the states of these jobs, in the same order. Fails the case if a job is not stored.
     pub(crate) async fn states<const N: usize>(&self, jobs: [JobId; N]) -> [JobState; N] {
         let found = self.get_all(&jobs).await;
         let states = found.into_iter().flatten().map(|job| job.state);
         let states: Vec<JobState> = states.collect();
         states.try_into().expect("every job should be stored")
+    }
+
+    /// Returns once the job has this state.
+    pub(crate) async fn until(&self, job: JobId, state: JobState) {
+        while self.state(job).await != state {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Claims all due jobs, releases the claims of all jobs except `job`, and returns the token of

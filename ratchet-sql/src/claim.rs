@@ -48,6 +48,8 @@ struct Round {
     unreadable: Vec<(Option<Route>, Settlement)>,
     /// Number of claims that the round undid because no permit was left.
     refused: usize,
+    /// The claimed jobs that may have an expiry.
+    expiring: Vec<Uuid>,
     /// Whether the number of free permits limited the number of candidates.
     bounded: bool,
     /// The routes for jobs with a fair key, if due jobs of them have no turn. Then the round
@@ -196,9 +198,10 @@ impl<D: Dialect> SqlStore<D> {
             self.leave_used_up_out(&mut lease, &mut chosen).await?;
         }
         if !chosen.needs_permits() {
-            return self
-                .take(&mut lease, look, &chosen, &Budget::default())
-                .await;
+            let unlimited = Budget::default();
+            let mut round = self.take(&mut lease, look, &chosen, &unlimited).await?;
+            self.begin(&mut lease, &mut round).await?;
+            return Ok(round);
         }
         lease.begin().await?;
         let taken = self.take_permitted(&mut lease, look, chosen).await;
@@ -237,7 +240,18 @@ impl<D: Dialect> SqlStore<D> {
             self.unclaim(lease, &refused).await?;
         }
         round.refused = refused.len();
+        self.begin(lease, &mut round).await?;
         Ok(round)
+    }
+
+    /// Records that the claimed jobs have begun, unless they have expired.
+    async fn begin(&self, lease: &mut D::Lease, round: &mut Round) -> Result<()> {
+        if round.expiring.is_empty() {
+            return Ok(());
+        }
+        let (claimed, expiring) = (&mut round.claimed, &round.expiring);
+        self.begin_expiring(lease, claimed, expiring, round.now)
+            .await
     }
 
     /// Claims due jobs with one statement.
@@ -296,6 +310,7 @@ impl<D: Dialect> SqlStore<D> {
             turns: HashMap::new(),
             unreadable: Vec::new(),
             refused: 0,
+            expiring: Vec::new(),
             bounded: false,
             asleep: Vec::new(),
         };
@@ -319,6 +334,9 @@ impl<D: Dialect> SqlStore<D> {
                         round
                             .turns
                             .insert(job.claim.token.job, (turn, row.try_get(23)?));
+                    }
+                    if row.try_get::<JobFlags>(20)?.has_any(JobFlags::EXPIRES) {
+                        round.expiring.push(id);
                     }
                     round.claimed.push(job);
                 }

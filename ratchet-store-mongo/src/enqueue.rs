@@ -29,7 +29,8 @@ impl MongoStore {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
             && job.spec().fair_key.is_none()
-            && !job.needs_transaction()
+            && !job.changes_holder()
+            && !job.spec().needs_transaction()
         {
             return Ok(vec![self.enqueue_one(job).await?]);
         }
@@ -170,13 +171,13 @@ impl MongoStore {
         now: i64,
     ) -> Result<Vec<Enqueued>> {
         let due = |(job, route): (&'j NewJob, &i32)| {
-            let spec = job.spec();
-            let key = spec.fair_key.as_ref();
-            let key = key.filter(|_| job.due().resolve(now) <= now)?;
+            // Some of these jobs may be blocked instead, and then get no turn.
+            let (spec, run_at) = (job.spec(), job.due().resolve(now));
+            let key = spec.due_fair_key(JobState::Pending, run_at, now)?;
             Some((*route, spec.priority, key))
         };
         let due: Vec<_> = jobs.iter().zip(routes).filter_map(due).collect();
-        let levels = self.lock_levels(tx, &due, now).await?;
+        let levels = self.lock_and_read_levels(tx, &due, now).await?;
         let plan = self.resolve(tx, jobs, now).await?;
         let linked = self.check_links(tx, &plan).await?;
         self.write_jobs(tx, &plan, linked, (routes, levels), now)
@@ -355,12 +356,13 @@ fn document(
     if let Some(key) = &spec.fair_key {
         row.append(cstr!("fair_key"), key.name().as_str());
         row.append(cstr!("fair_cost"), i64::from(key.cost()));
-        if state == JobState::Pending
-            && run_at <= now
-            && let Some(turn) = levels.give(route, spec.priority, key)
-        {
-            row.append(cstr!("turn"), turn);
-        }
+    }
+    let key = spec.due_fair_key(state, run_at, now);
+    if let Some(turn) = key.and_then(|key| levels.give(route, spec.priority, key)) {
+        row.append(cstr!("turn"), turn);
+    }
+    if let Some(expires_at) = job.resolve_expiry(now) {
+        row.append(cstr!("expires_at"), expires_at);
     }
     if let Some((place, lane)) = place {
         row.append(cstr!("lane_key"), lane);

@@ -14,6 +14,7 @@ use ratchet_core::{
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
+use crate::expiry;
 use crate::fair;
 use crate::fair_limits;
 use crate::permits;
@@ -283,15 +284,16 @@ fn take(
                 continue;
             };
             match decode(work, row, *id, request)? {
-                Ok(job) => Ok(job),
+                Ok(job) => Ok((job, row::flags(row, 14)?)),
                 Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row::flags(row, 14)?)),
             }
         };
         moved = true;
         match found {
-            Ok(mut job) => {
+            Ok((mut job, flags)) => {
                 update.execute(params![id.as_bytes(), request.node.as_bytes(), work.now])?;
                 job.claim.limited = places.is_limited(*id);
+                job.claim.expires_at = expiry::begin(work, *id, flags)?;
                 if let Some(input) = &mut job.input
                     && job.claim.token.seq > 1
                 {

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["3f99a4ae574576ca055824b731f67ba0ee00fcbd58e582baf5b44eede52ce3e8"];
+        &["604398a2bfe5454c9eb87c44569c6addab829cb69a947abbdf9845656968a6cf"];
 
     #[test]
     fn versions_have_no_gaps() {

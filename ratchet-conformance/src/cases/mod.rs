@@ -15,6 +15,7 @@ mod diag;
 mod differential;
 mod enqueue;
 mod errors;
+mod expiry;
 mod fair;
 mod fair_limit;
 mod given_up;
@@ -46,6 +47,7 @@ mod tag;
 mod time;
 mod token;
 mod version;
+mod within;
 
 pub(crate) use differential::HISTORIES;
 
@@ -70,6 +72,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     enqueue::CASES,
     keys::CASES,
     conflict::CASES,
+    within::CASES,
     claim::CASES,
     order::CASES,
     capability::CASES,
@@ -90,6 +93,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     conditions::CASES,
     batch::CASES,
     signal::CASES,
+    expiry::CASES,
     restart::CASES,
     rewind::CASES,
     page::CASES,

@@ -16,8 +16,8 @@ use ratchet_core::store::{
     VersionStore, WorkflowStore,
 };
 use ratchet_core::{
-    BatchId, ClaimToken, Condition, Fence, Incarnation, JobId, JobRecord, Json, MemoryStore, Name,
-    NewJob, SharedStore,
+    BatchId, ClaimToken, Condition, Enqueued, Fence, Incarnation, JobId, JobRecord, Json,
+    MemoryStore, Name, NewJob, SharedStore,
 };
 use tokio::sync::Notify;
 
@@ -49,6 +49,7 @@ sabotages! {
     LimitsAllKeysOfTheQueue,
     TakesPatternsForQueues,
     KeepsRemovedFairLimits,
+    TakesTurnsAway,
     NeverFreesUniqueKeys,
     FreesUniqueKeysOnClaim,
     ChecksKeysBeforeItInserts,
@@ -202,6 +203,14 @@ sabotages! {
     DebouncesWithoutEnd,
     ForgetsToRestart,
     RestartsOnReplace,
+    ReplacesOnce,
+    NeverExpiresJobs,
+    ExpiresJobsEarly,
+    ExpiresBegunJobs,
+    ExpiresTooManyJobs,
+    HidesExpiriesFromClaims,
+    KeepsExpiriesOfHolders,
+    ExpiresRequeuedJobs,
     KeepsTheNewlyDead,
     ListsTheDeadAsTheyCome,
     ListsClaimsAsTheyCome,
@@ -236,8 +245,12 @@ sabotages! {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) keys: HashMap<Name, JobId>,
+    /// The jobs that replaced the payloads of other jobs, with the answers.
+    pub(crate) replaced: HashMap<JobId, Enqueued>,
     pub(crate) claimed: Vec<ClaimedJob>,
     pub(crate) settled: Vec<ClaimToken>,
+    /// The expiries with which jobs were enqueued, in milliseconds since 1970.
+    pub(crate) expiries: HashMap<JobId, i64>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
     /// How many fences the store has returned for each lock.

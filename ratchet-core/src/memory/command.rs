@@ -91,6 +91,9 @@ pub enum Command<'a> {
     Expire {
         limit: usize,
     },
+    ExpireJobs {
+        limit: usize,
+    },
     Archive(Arg<'a, PurgeRequest>),
     PurgeArchive(Arg<'a, ArchivePurge>),
     Put {
@@ -166,6 +169,7 @@ impl Command<'_> {
             Self::PurgeBatches(request) => Command::PurgeBatches(request.into_owned()),
             Self::Deliver(signal) => Command::Deliver(signal.into_owned()),
             Self::Expire { limit } => Command::Expire { limit },
+            Self::ExpireJobs { limit } => Command::ExpireJobs { limit },
             Self::Archive(request) => Command::Archive(request.into_owned()),
             Self::PurgeArchive(request) => Command::PurgeArchive(request.into_owned()),
             Self::Put { put, next_fire } => Command::Put {
@@ -197,6 +201,48 @@ impl Command<'_> {
         matches!(self, Self::Put { .. } | Self::SetPaused { .. })
     }
 
+    /// Returns whether the command may make a job claimable. A process that applies the command of
+    /// another process then wakes its nodes.
+    #[must_use]
+    pub const fn may_make_claimable(&self) -> bool {
+        match self {
+            Self::Enqueue(_)
+            | Self::Settle(_)
+            | Self::Reclaim(_)
+            | Self::ActOn { .. }
+            | Self::Resume(_)
+            | Self::SetPermits { .. }
+            | Self::SetFairLimit { .. }
+            | Self::CloseBatch(_)
+            | Self::Deliver(_)
+            | Self::Expire { .. }
+            | Self::ExpireJobs { .. }
+            | Self::Fire(_) => true,
+            Self::ClaimNextBatch(_)
+            | Self::Report(_)
+            | Self::Pause(_)
+            | Self::Heartbeat(_)
+            | Self::SetNodeStatus { .. }
+            | Self::SweepNodes(_)
+            | Self::Acquire { .. }
+            | Self::Renew { .. }
+            | Self::Release { .. }
+            | Self::Bump { .. }
+            | Self::Take(_)
+            | Self::ForgetIdle { .. }
+            | Self::CreateBatch(_)
+            | Self::Purge(_)
+            | Self::PurgeBatches(_)
+            | Self::Archive(_)
+            | Self::PurgeArchive(_)
+            | Self::Put { .. }
+            | Self::ClaimDueRecurring(_)
+            | Self::SetPaused { .. }
+            | Self::Delete(_)
+            | Self::Retire(_) => false,
+        }
+    }
+
     /// Returns the name of the store call, as it occurs in errors and in fault plans.
     #[must_use]
     pub const fn operation(&self) -> &'static str {
@@ -226,6 +272,7 @@ impl Command<'_> {
             Self::PurgeBatches(_) => "purge_batches",
             Self::Deliver(_) => "deliver",
             Self::Expire { .. } => "expire",
+            Self::ExpireJobs { .. } => "expire_jobs",
             Self::Archive(_) => "archive",
             Self::PurgeArchive(_) => "purge_archive",
             Self::Put { .. } => "put",
@@ -426,6 +473,7 @@ impl Tables {
             Command::PurgeBatches(request) => self.purge_batches(request, now).into(),
             Command::Deliver(signal) => self.deliver(signal, now).into(),
             Command::Expire { limit } => self.expire(*limit, now).into(),
+            Command::ExpireJobs { limit } => self.expire_jobs(*limit, now).into(),
             Command::Archive(request) => self.archive(request, now).into(),
             Command::PurgeArchive(request) => self.purge_archive(request, now).into(),
             Command::Put { put, next_fire } => self.put(put, *next_fire, now).into(),

@@ -3,7 +3,7 @@ use std::convert::Infallible;
 
 use crate::fair::{self, FIRST_PARKED, Last};
 use crate::id::JobId;
-use crate::model::{FairKey, FairScope, JobRecord, StoredJob};
+use crate::model::{FairKey, FairScope, JobRecord, StoredJob, is_expired};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::route::Route;
@@ -20,6 +20,8 @@ pub(super) struct Indexes {
     pub(super) finished: BTreeSet<(i64, JobId)>,
     /// The unfinished job that holds each unique key.
     pub(super) unique_keys: BTreeMap<Name, JobId>,
+    /// The waiting jobs that expire, by the time in milliseconds since 1970.
+    expiries: BTreeSet<(i64, JobId)>,
 }
 
 /// The pending jobs of one route and priority.
@@ -145,16 +147,24 @@ impl Indexes {
             .collect()
     }
 
-    /// Returns the sleeping jobs that are due at `now`, of the routes for which `matches` returns
-    /// true, the longest due first.
-    pub(super) fn sleepers(&self, matches: impl Fn(&Route) -> bool, now: i64) -> Vec<JobId> {
+    /// Returns up to `limit` sleeping jobs that are due at `now`, of the routes for which `matches`
+    /// returns true, the longest due first.
+    pub(super) fn sleepers(
+        &self,
+        matches: impl Fn(&Route) -> bool,
+        now: i64,
+        limit: usize,
+    ) -> Vec<JobId> {
         let levels = self.pending_levels(matches);
         let asleep = levels
             .iter()
             .filter_map(|(_, _, level)| level.fair.as_ref());
-        let due = asleep.flat_map(|fair| fair.asleep.iter().take_while(|(at, _)| *at <= now));
+        let due = asleep.flat_map(|fair| {
+            let due = fair.asleep.iter().take_while(|(at, _)| *at <= now);
+            due.take(limit)
+        });
         let due: BTreeSet<&(i64, JobId)> = due.collect();
-        due.into_iter().map(|(_, id)| *id).collect()
+        due.into_iter().take(limit).map(|(_, id)| *id).collect()
     }
 
     /// Returns the parked jobs of a scope.
@@ -192,11 +202,17 @@ impl Indexes {
 
     /// Returns the turn of this job if it sleeps and is due at `now`.
     pub(super) fn turn(&self, job: &StoredJob, now: i64) -> Option<i64> {
-        let due = time::to_millis(job.record.run_at) <= now;
-        let key = job.sleeps().filter(|_| due)?;
+        let key = job.lacks_turn(now)?;
         let levels = self.pending.get(&job.record.spec.route)?;
         let level = &levels[usize::from(job.record.spec.priority.level())];
         Some(level.fair.as_ref()?.turn(key, now))
+    }
+
+    /// Returns the waiting jobs that have expired at `now`, the longest overdue first.
+    pub(super) fn expired(&self, now: i64) -> impl Iterator<Item = JobId> {
+        let expired = self.expiries.iter();
+        let expired = expired.take_while(move |(expiry, _)| is_expired(*expiry, now));
+        expired.map(|(_, id)| *id)
     }
 
     fn level(&mut self, job: &JobRecord) -> &mut PendingJobs {
@@ -227,6 +243,8 @@ impl Indexes {
             }
             JobState::Blocked | JobState::Paused => {}
         }
+        let expiry = stored.expiry();
+        self.expiries.extend(expiry.map(|expiry| (expiry, job.id)));
         if let Some(key) = job
             .spec
             .unique_key
@@ -258,6 +276,9 @@ impl Indexes {
                 self.finished.remove(&(finished_millis(job), job.id));
             }
             JobState::Blocked | JobState::Paused => {}
+        }
+        if let Some(expiry) = stored.expiry() {
+            self.expiries.remove(&(expiry, job.id));
         }
         if let Some(key) = job
             .spec

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::tables::Tables;
 use super::{Command, MemoryStore};
 use crate::error::Result;
-use crate::fair::{self, Places};
+use crate::fair::{Places, WOKEN_BY_A_CLAIM};
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
@@ -113,6 +113,10 @@ impl JobStore for MemoryStore {
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         self.write(Command::Purge(request.into())).await
     }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        self.write(Command::ExpireJobs { limit }).await
+    }
 }
 
 impl Tables {
@@ -163,9 +167,7 @@ impl Tables {
         let matches = self.claimable(request);
         let budget = Budget::new(self.held_permits());
         let awake = |route: &Route| matches(route) && budget.rest(route) != Some(0);
-        let mut sleepers = self.indexes.sleepers(awake, now);
-        sleepers.truncate(fair::WOKEN_BY_A_CLAIM);
-        sleepers
+        self.indexes.sleepers(awake, now, WOKEN_BY_A_CLAIM)
     }
 
     /// Returns the jobs that a claim at this time takes, in the order in which it takes them, and
@@ -273,6 +275,15 @@ impl Tables {
             self.remove(*id);
         }
         Guarded::Done(old.len() as u64)
+    }
+
+    pub(super) fn expire_jobs(&mut self, limit: usize, now: i64) -> Vec<JobId> {
+        let mut expired: Vec<JobId> = self.indexes.expired(now).take(limit).collect();
+        for id in &expired {
+            self.change(*id, |job| job.expire(now));
+        }
+        expired.sort_unstable();
+        expired
     }
 
     /// Returns whether any idempotency key is free again.

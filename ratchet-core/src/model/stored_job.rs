@@ -12,7 +12,7 @@ use crate::model::{
     ActionOutcome, After, Attempt, AttemptOutcome, Claim, FairKey, Fenced, HeldClaim, HolderChange,
     JobInput, JobRecord, JobSpec, KeyHolder, LanePlace, Link, LinkState, NewJob, NextRun,
     OwnedClaim, Owner, Progress, ReclaimEffect, Reclaimed, Report, ReportKind, Reported,
-    Settlement, SignalRecord,
+    Settlement, SignalRecord, is_expired,
 };
 use crate::name::Name;
 use crate::state::{JobAction, JobState, Response};
@@ -76,6 +76,7 @@ impl StoredJob {
             record.state = JobState::Blocked;
         }
         record.signal = await_signal(spec, now);
+        record.expires_at = new.resolve_expiry(now).map(from_millis);
         Self {
             record,
             links: vec![LinkState::Open; spec.after.len()],
@@ -102,11 +103,12 @@ impl StoredJob {
         self.record.state = place.state;
     }
 
-    /// Returns the fair key of the job if it sleeps: if it is pending and has no turn.
+    /// Returns the fair key of the job if it needs a [turn](crate::fair) and has none.
     #[must_use]
-    pub fn sleeps(&self) -> Option<&FairKey> {
-        let pending = self.record.state == JobState::Pending && self.turn.is_none();
-        self.record.spec.fair_key.as_ref().filter(|_| pending)
+    pub fn lacks_turn(&self, now: i64) -> Option<&FairKey> {
+        let job = &self.record;
+        let key = job.spec.due_fair_key(job.state, to_millis(job.run_at), now);
+        key.filter(|_| self.turn.is_none())
     }
 
     /// Returns the name of the job's fair key.
@@ -154,9 +156,12 @@ impl StoredJob {
         OwnedClaim::new(self.token(), self.record.cancel_requested)
     }
 
-    /// Claims the job, which must be pending, for this node. `[claim.running]`
+    /// Claims the job, which must be pending, for this node. Before its expiry, the job thereby
+    /// begins, and no longer expires. `[claim.running]` `[expiry.begun]` `[expiry.claim]`
     pub fn claim(&mut self, node: NodeId, now: i64) -> Claim {
         self.enter(JobState::Running, now);
+        let expiry = self.record.expires_at;
+        self.record.expires_at = expiry.filter(|expiry| is_expired(to_millis(*expiry), now));
         self.record.claim_seq += 1;
         self.record.node = Some(node);
         self.record.claimed_at = Some(from_millis(now));
@@ -277,13 +282,14 @@ impl StoredJob {
             }
             Response::Change => {
                 match action {
-                    JobAction::Reschedule(due) => {
-                        self.record.run_at = from_millis(due.resolve(now));
+                    JobAction::Reschedule(due) => self.move_to(due.resolve(now)),
+                    JobAction::SetPriority(priority) => {
+                        let same = priority == self.record.spec.priority;
+                        self.turn = self.turn.filter(|_| same);
+                        self.record.spec.priority = priority;
                     }
-                    JobAction::SetPriority(priority) => self.record.spec.priority = priority,
                     _ => {}
                 }
-                self.turn = None;
                 ActionOutcome::Changed
             }
             Response::Become(_) if action == JobAction::Requeue => match requeue(self) {
@@ -300,6 +306,14 @@ impl StoredJob {
         }
     }
 
+    /// Makes the job due at this time, in milliseconds since 1970. A job that is due at another
+    /// time than before loses its turn. `[fair.act]`
+    fn move_to(&mut self, run_at: i64) {
+        let run_at = from_millis(run_at);
+        self.turn = self.turn.filter(|_| run_at == self.record.run_at);
+        self.record.run_at = run_at;
+    }
+
     fn requeue(&mut self, place: Option<LanePlace>, now: i64) {
         if !self.has_signal() {
             self.record.signal = await_signal(&self.record.spec, now);
@@ -312,29 +326,31 @@ impl StoredJob {
         job.crash_count = 0;
         job.last_error = None;
         job.run_at = from_millis(now);
+        job.expires_at = None;
     }
 
     /// Changes the job, because a new job has its unique key. `[keys.replace]` `[keys.debounce]`
     /// `[keys.follow]` `[keys.restart]`
     pub fn change_as_holder(&mut self, change: &HolderChange) {
-        let job = &mut self.record;
         match change {
             HolderChange::Replace {
                 payload,
                 payload_version,
                 run_at,
+                expires_at,
                 ..
             } => {
+                self.move_to(*run_at);
+                let job = &mut self.record;
+                job.expires_at = expires_at.map(from_millis);
                 job.spec.payload = payload.clone();
                 job.spec.payload_version = *payload_version;
-                job.run_at = from_millis(*run_at);
                 job.checkpoint = None;
                 job.progress = None;
-                self.turn = None;
             }
             HolderChange::GiveUp { cancel, .. } => {
-                job.spec.unique_key = None;
-                job.cancel_requested |= cancel;
+                self.record.spec.unique_key = None;
+                self.record.cancel_requested |= cancel;
             }
         }
     }
@@ -347,6 +363,7 @@ impl StoredJob {
             let kind = job.spec.route.kind.clone();
             let (run_at, created_at) = (to_millis(job.run_at), to_millis(job.created_at));
             KeyHolder::new(job.id, job.state, kind, run_at, created_at)
+                .expiry(job.claim_seq, job.expires_at.map(to_millis))
         })
     }
 
@@ -433,6 +450,25 @@ impl StoredJob {
         self.enter(JobState::Cancelled, now);
     }
 
+    /// Returns when the job expires if it does not begin before. `None` if it never expires, or
+    /// does not wait.
+    #[must_use]
+    pub fn expiry(&self) -> Option<i64> {
+        let waiting = self.record.state.is_waiting();
+        self.record.expires_at.filter(|_| waiting).map(to_millis)
+    }
+
+    /// Returns whether the job waits although its expiry has passed. `[expiry.pass]`
+    #[must_use]
+    pub fn is_overdue(&self, now: i64) -> bool {
+        self.expiry().is_some_and(|expiry| is_expired(expiry, now))
+    }
+
+    /// Cancels a waiting job, because it has not begun before its expiry. `[expiry.pass]`
+    pub fn expire(&mut self, now: i64) {
+        self.enter(JobState::Cancelled, now);
+    }
+
     /// Ends a job that has not ended and of which a part cannot be read. `problem` becomes its
     /// error. A store ends such a job instead of running it, promoting it or releasing it, because
     /// it cannot know whether the job may run, and with which input.
@@ -441,6 +477,7 @@ impl StoredJob {
         self.record.finished_at = Some(from_millis(now));
         self.record.last_error = Some(problem.of_stored_job());
         self.lane_seq = None;
+        self.turn = None;
     }
 
     /// Returns whether the job waits for a signal that has not arrived yet.
@@ -635,6 +672,14 @@ mod tests {
     fn a_whole_row_round_trips() {
         let row = whole();
         assert_eq!(StoredJob::decode(&row.encode().unwrap()), Ok(row));
+    }
+
+    #[test]
+    fn a_damaged_job_that_ends_leaves_its_place() {
+        let mut row = whole();
+        row.fail_damaged(&InvalidInput::new("payload", "is missing"), 20);
+        assert_eq!(row.record.state, JobState::Failed);
+        assert_eq!((row.lane_seq, row.turn), (None, None));
     }
 
     #[test]

@@ -31,9 +31,12 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[enqueue.repeat]** If the id of a job is already stored, the answer is `Created`, and
     ///   the job is not stored again. So a caller can repeat an enqueue whose outcome is unknown. A
     ///   purged job does not count as stored: a new enqueue stores it again, unless its idempotency
-    ///   key prevents this.
+    ///   key prevents this. Nor does a job that replaced a payload (`[keys.replace]`).
     /// - **[enqueue.due]** The due time of `RunAt::Now` and `RunAt::In` is computed from the
     ///   database's clock.
+    /// - **[expiry.enqueue]** A job with an [expiry](NewJob::expiry) is stored with the time at which
+    ///   it expires. An expiry of `RunAt::In` is measured from the enqueue, by the database's
+    ///   clock.
     /// - **[enqueue.validate]** The door refuses jobs that [`NewJob::validate_all`] refuses, and
     ///   jobs that need a feature which the store does not have, so a store never receives them.
     /// - **[keys.idempotency]** If the idempotency key of a job was ever used, the job is not
@@ -52,6 +55,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   is `Pending`, `Blocked` or `Paused` gets the payload of the new job and its version, and
     ///   loses its checkpoint and its progress. The new job is not stored, and its answer is
     ///   `Replaced` with the id of the holder. Every later claim of the holder has the new payload.
+    ///   The store does not remember the new job: if the call is repeated, it decides and replaces
+    ///   anew, even if another call has replaced the payload in between.
     /// - **[keys.debounce]** With `Debounce`, this holder is also due when the new job would be
     ///   due, but not later than `max_delay` after its own enqueue, and never earlier than before.
     ///   With `Replace` and `Restart`, it is due as before.
@@ -61,6 +66,9 @@ pub trait JobStore: Debug + Send + Sync {
     ///   not change.
     /// - **[keys.restart]** With `Restart`, the call also requests the cancellation of a holder
     ///   that is `Running`. With the other values, it does not.
+    /// - **[expiry.replace]** With `Replace`, `Debounce` or `Restart`, a holder that gets a new
+    ///   payload and has not begun also gets the [expiry](NewJob::expiry) of the new job, or loses
+    ///   its own. A holder that has begun still has none.
     /// - **[keys.kind]** If the holder is of another kind, the answer is `Duplicate` as with
     ///   `Keep`, and the holder does not change.
     /// - **[keys.both]** If the idempotency key and the unique key of a new job belong to two
@@ -127,6 +135,11 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.awaited]** [`Claim::awaited`](crate::model::Claim::awaited) is true if the job is
     ///   in a batch, or if another job was linked to the job before the claim. The store may also
     ///   set it to true for other jobs.
+    /// - **[expiry.begun]** A job that is claimed before its expiry has begun. From then on it has
+    /// no   expiry, whatever becomes of the claim.
+    /// - **[expiry.claim]** A job may be claimed after its expiry. It then keeps its expiry, and
+    ///   [`Claim::expires_at`](crate::model::Claim::expires_at) contains it. For every other claim,
+    ///   this is `None`.
     /// - **[claim.damaged]** If a due job cannot be read, the call does not return the job. It ends
     ///   the job as `Failed`, with an error that says so, and with everything that follows from an
     ///   end: its lane, its children and its batch move on, and its unique key is free. Whether the
@@ -146,11 +159,17 @@ pub trait JobStore: Debug + Send + Sync {
     ///   ratio of their weights by at most one turn each.
     /// - **[fair.idle]** A key saves up no turns while it has no due job, and jobs that were
     ///   cancelled or deleted cost it none.
-    /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on.
+    /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on, as
+    ///   soon as a claim has given it a turn. If `n` jobs without a turn are due before it in the
+    ///   routes that match, whatever their keys, this is the claim number `n` /
+    ///   [`WOKEN_BY_A_CLAIM`](crate::fair::WOKEN_BY_A_CLAIM) + 1 at the latest. So until then,
+    ///   those jobs may go ahead of it.
     /// - **[fair.plain]** Jobs without a key are claimed as if there were no others, except where
     ///   `[claim.order]` puts others between them.
-    /// - **[fair.act]** A pause, a reschedule and a change of priority take the turn of a job away.
-    ///   The job gets another one as soon as it can be claimed.
+    /// - **[fair.act]** A pause, another due time and another priority take the turn of a job away,
+    ///   whichever call sets them. The job gets another turn as soon as it can be claimed. A call
+    ///   that sets the due time or the priority that the job already has leaves the turn, and so
+    ///   does a new payload (`[keys.replace]`).
     /// - **[permit.max]** At every moment, at most as many jobs with a permit of a resource are
     ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows. This holds for the
     ///   whole database, even if many callers claim, settle and reclaim at the same time. After the
@@ -328,6 +347,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[requeue.fresh]** A requeued job is due now, its attempts and crashes are 0, and it has
     ///   no error. It can be claimed like any other job, unless `[lane.requeue]` or
     ///   `[link.requeue]` makes it `Blocked`. Its `claim_seq` and its history do not change.
+    /// - **[expiry.requeue]** A requeued job has no expiry.
     /// - **[requeue.key]** A requeued job gets its unique key again, unless another job has the
     ///   key. In that case the answer is `KeyTaken`, and the requeued job does not change.
     /// - **[requeue.pass]** In a requeue by filter, a job that is `KeyTaken` counts towards `limit`
@@ -498,6 +518,23 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
+
+    /// Cancels jobs that have not begun before their expiry: up to `limit` jobs, the longest
+    /// overdue first.
+    ///
+    /// # Contract
+    /// - **[expiry.pass]** A job that is `Pending`, `Blocked` or `Paused` at its expiry, and not
+    ///   before, becomes `Cancelled`. No attempt is counted or added to its history. As for any
+    ///   other end, its unique key is freed, its lane continues, its batch counts it, and the links
+    ///   on it are decided. A `Running` job does not change. Of concurrent calls, only one ends the
+    ///   job. Each call returns the jobs that it ended, in order of id.
+    /// - **[expiry.limit]** A call ends at most `limit` jobs, and fewer only if fewer are overdue.
+    /// - **[expiry.kept]** A job that was cancelled keeps its expiry, also in the archive, so
+    ///   [`JobRecord::is_expired`] tells why it ended.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or a failure of the store.
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>>;
 }
 
 /// Implements [`JobStore::act`] with [`JobStore::select`] and [`JobStore::act_on`], as the clause

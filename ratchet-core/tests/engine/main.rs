@@ -9,6 +9,7 @@ mod clock_steps;
 mod contention;
 mod drain;
 mod election;
+mod expiry;
 mod fair_limits;
 mod hooks;
 mod kit;

@@ -33,10 +33,10 @@ COMMIT
 -- a key or stored an id, the whole statement fails and stores nothing. If $3, the largest of the
 -- jobs' routes, is missing or has another stamp than $4, stores nothing and returns 0 and false. A
 -- NULL time means now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race]
--- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] Locks the row of the
--- route: the snapshot of a transaction of the application may be older than the route. Keeps only
--- the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would lock the
--- gaps between them in a REPEATABLE READ transaction.
+-- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] [fair.turn] Locks the
+-- row of the route: the snapshot of a transaction of the application may be older than the route.
+-- Keeps only the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would
+-- lock the gaps between them in a REPEATABLE READ transaction.
 SET @now = {now}, @given = $1, @tagged = $2, @proven = FALSE;
 BEGIN;
 SELECT TRUE INTO @proven FROM {schema}.routes WHERE id = $3 AND stamp = $4 LOCK IN SHARE MODE;
@@ -64,12 +64,21 @@ SELECT UNHEX(given.id), given.payload, given.retry, given.timeout, given.stall_t
 FROM {rows @given (id id, payload text, retry text, timeout bigint, stall_timeout bigint,
                    traceparent text, tracestate text, payload_version int, unique_key name,
                    idempotency_key name, lane name, recurring name, slot bigint)} AS given;
-INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at, fair_key,
+                           fair_cost, turn)
 SELECT UNHEX(given.id), given.state, given.route, given.priority, given.flags,
-       COALESCE(given.run_at, @now + given.delay), @now
+       COALESCE(given.run_at, @now + given.delay), @now, given.fair_key, given.fair_cost, given.turn
 FROM {rows @given (id id, route int, priority smallint, flags smallint, run_at bigint, delay bigint,
-                   state smallint)} AS given;
+                   state smallint, fair_key name, fair_cost int, turn bigint)} AS given;
 SET @stored = ROW_COUNT();
+{some $1 turn}
+INSERT INTO {schema}.turns (route, priority, fair_key, turn, job, fair_cost)
+SELECT given.route, given.priority, given.fair_key, given.turn, UNHEX(given.id), given.fair_cost
+FROM {rows @given (id id, route int, priority smallint, fair_key name, fair_cost int, turn bigint)}
+     AS given
+WHERE given.turn IS NOT NULL
+ON DUPLICATE KEY UPDATE fair_cost = VALUES(fair_cost);
+{end}
 COMMIT;
 SELECT @stored, @proven
 
@@ -120,7 +129,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        notes.percent, notes.message, CASE WHEN $2 THEN notes.checkpoint END,
        CASE WHEN $2 THEN notes.result END, notes.last_error,
        data.lane, data.recurring, data.slot, NULL, data.payload_version, job.flags,
-       route.queue, route.kind, route.capability, route.permit, NULL, NULL
+       route.queue, route.kind, route.capability, route.permit, job.fair_key, job.fair_cost
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 LEFT JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
@@ -166,15 +175,19 @@ ORDER BY job.id
 FOR UPDATE
 
 -- name: change_state
--- Moves waiting jobs to other states. Jobs that end release their unique keys and no longer wait
--- for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). Must run in a
--- transaction that has locked the jobs. [act.respond] [cancel.waiting] [pause.job] [signal.late]
--- Primary keys.
+-- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and
+-- no longer wait for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). Must run
+-- in a transaction that has locked the jobs. [act.respond] [cancel.waiting] [pause.job]
+-- [signal.late] [fair.act] Primary keys.
 SET @now = {now}, @given = $1;
 BEGIN;
+DELETE kept FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+{turn job};
 UPDATE {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-SET job.state = given.state, job.finished_at = CASE WHEN given.state >= 4 THEN @now END;
+SET job.state = given.state, job.finished_at = CASE WHEN given.state >= 4 THEN @now END,
+    job.turn = NULL;
 UPDATE {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 STRAIGHT_JOIN {schema}.signals AS awaited FORCE INDEX (PRIMARY) ON awaited.job = job.id
@@ -211,14 +224,32 @@ WHERE job.state = 5;
 COMMIT
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL.
--- [reschedule.job] [lane.reschedule] Primary key of jobs.
-UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET run_at = COALESCE($2, {now} + $3)
-WHERE id IN ($1) AND state IN (0, 1, 2)
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL. Jobs that were
+-- due at another time lose their turns; the assignments of an UPDATE see those before them. Must
+-- run in a transaction that has locked the jobs. [reschedule.job] [lane.reschedule] [fair.act]
+-- Primary keys.
+SET @due = COALESCE($2, {now} + $3);
+BEGIN;
+DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+{turn job}
+WHERE job.id IN ($1) AND job.run_at <> @due;
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY)
+SET turn = CASE WHEN run_at = @due THEN turn END, run_at = @due
+WHERE id IN ($1) AND state IN (0, 1, 2);
+COMMIT
 
 -- name: set_priority
--- Changes the priority of unfinished jobs. [priority.job] Primary key of jobs.
-UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET priority = $2 WHERE id IN ($1) AND state < 4
+-- Sets the priority of unfinished jobs. Jobs that had another priority lose their turns; the
+-- assignments of an UPDATE see those before them. Must run in a transaction that has locked the
+-- jobs. [priority.job] [fair.act] Primary keys.
+BEGIN;
+DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+{turn job}
+WHERE job.id IN ($1) AND job.priority <> $2;
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY)
+SET turn = CASE WHEN priority = $2 THEN turn END, priority = $2
+WHERE id IN ($1) AND state < 4;
+COMMIT
 
 -- name: release_jobs
 -- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]
@@ -255,7 +286,7 @@ WHERE job.state = $1 AND job.state >= 4
       SELECT 1 FROM {schema}.links AS link
       STRAIGHT_JOIN {schema}.jobs AS child FORCE INDEX (PRIMARY) ON child.id = link.child
       WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
-ORDER BY job.finished_at, job.holder, job.id
+ORDER BY job.finished_at, job.holder, job.turn_level, job.turn_place, job.turn_key, job.id
 LIMIT $5
 FOR UPDATE SKIP LOCKED
 
@@ -290,12 +321,15 @@ COMMIT
 -- name: lock_holders
 -- Returns those of these jobs that have their unique keys, with the time, and locks them until the
 -- transaction ends. The snapshot of a transaction of the application may be older than a route, so
--- reads the routes with locks. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary
--- keys; locked in order of id, as in every call.
+-- reads the routes and the expiries with locks. [keys.replace] [keys.debounce] [keys.follow]
+-- [keys.kind] [expiry.replace] Primary keys; locked in order of id, as in every call.
 SELECT job.id, job.state,
        (SELECT kind FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
         WHERE route.id = job.route LOCK IN SHARE MODE),
-       job.run_at, job.created_at, {now}
+       job.run_at, job.created_at, {now}, job.claim_seq,
+       CASE WHEN job.flags & {expires} <> 0
+            THEN (SELECT expires_at FROM {schema}.expiries AS expiry FORCE INDEX (PRIMARY)
+                  WHERE expiry.job = job.id LOCK IN SHARE MODE) END
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 WHERE job.id IN ($1) AND job.flags & {unique_key} <> 0
 ORDER BY job.id
@@ -303,8 +337,9 @@ FOR UPDATE
 
 -- name: replace_payloads
 -- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
--- progress. Must run in a transaction that has locked the jobs. [keys.replace] [keys.debounce]
--- Primary keys.
+-- progress. Jobs that were due at another time lose their turns; the assignments of an UPDATE see
+-- those before them. Must run in a transaction that has locked the jobs. [keys.replace]
+-- [keys.debounce] [fair.act] Primary keys.
 SET @given = $1;
 BEGIN;
 UPDATE {rows @given (job id, payload text, payload_version int)} AS given
@@ -313,9 +348,13 @@ SET data.payload = given.payload, data.payload_version = given.payload_version;
 UPDATE {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job)
 SET notes.percent = NULL, notes.message = NULL, notes.checkpoint = NULL;
+DELETE kept FROM {rows @given (job id, run_at bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+{turn job}
+WHERE job.run_at <> given.run_at;
 UPDATE {rows @given (job id, run_at bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-SET job.run_at = given.run_at;
+SET job.turn = CASE WHEN job.run_at = given.run_at THEN job.turn END, job.run_at = given.run_at;
 COMMIT
 
 -- name: release_keys
@@ -348,4 +387,51 @@ FROM (SELECT `key` FROM {schema}.idempotency_keys FORCE INDEX (idempotency_keys_
       FOR UPDATE SKIP LOCKED) AS free;
 DELETE used FROM {names @free} AS free
 STRAIGHT_JOIN {schema}.idempotency_keys AS used FORCE INDEX (PRIMARY) ON used.`key` = free.name;
+COMMIT
+
+-- name: add_expiries
+-- Stores when jobs expire. A NULL time means the delay after the enqueue. Must run in the
+-- transaction that has stored or locked the jobs. [expiry.enqueue] [expiry.replace] Primary key of
+-- jobs.
+INSERT INTO {schema}.expiries (job, expires_at)
+SELECT job.id, COALESCE(given.expires_at, job.created_at + given.delay)
+FROM {rows $1 (job id, expires_at bigint, delay bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+
+-- name: flag_expiries
+-- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
+-- [expiry.replace] Primary key of jobs.
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET flags = flags | {expires} WHERE id IN ($1)
+
+-- name: expiries_of
+-- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
+-- key.
+SELECT job, expires_at FROM {schema}.expiries FORCE INDEX (PRIMARY) WHERE job IN ($1)
+
+-- name: drop_expiries
+-- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
+-- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+DELETE FROM {schema}.expiries WHERE job IN ($1)
+
+-- name: overdue_expiries
+-- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
+-- overdue first. Also returns jobs that have ended in another way since the last pass.
+-- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
+SELECT expiry.job
+FROM {schema}.expiries AS expiry FORCE INDEX (expiries_open)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = expiry.job
+WHERE expiry.closed = FALSE AND expiry.expires_at <= {now} AND job.state <> 3
+ORDER BY expiry.expires_at, expiry.job
+LIMIT $1
+
+-- name: close_expiries
+-- Marks those of these locked jobs that have expired as found by a pass, and returns them.
+-- [expiry.pass] Primary key.
+SET @now = {now};
+BEGIN;
+SELECT job FROM {schema}.expiries FORCE INDEX (PRIMARY)
+WHERE job IN ($1) AND closed = FALSE AND expires_at <= @now
+FOR UPDATE;
+UPDATE {schema}.expiries FORCE INDEX (PRIMARY) SET closed = TRUE
+WHERE job IN ($1) AND closed = FALSE AND expires_at <= @now;
 COMMIT

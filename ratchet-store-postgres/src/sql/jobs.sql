@@ -184,9 +184,9 @@ ORDER BY job.id
 FOR NO KEY UPDATE OF job
 
 -- name: change_state
--- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and no longer wait
--- for signals (flags: 1 has a key, 8 waits for other jobs or for a signal).
--- [act.respond] [cancel.waiting] [pause.job] [signal.late] [fair.act] Primary keys.
+-- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and no
+-- longer wait for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). [act.respond]
+-- [cancel.waiting] [pause.job] [signal.late] [fair.act] Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 moved AS (
     UPDATE {schema}.jobs AS job
@@ -227,18 +227,20 @@ fresh AS (
 UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL, without a turn.
--- [reschedule.job] [lane.reschedule] [fair.act] Primary key of jobs.
-WITH clock AS MATERIALIZED (SELECT {now} AS now)
-UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint),
-                               turn = NULL
-FROM clock
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL. Jobs that were
+-- due at another time lose their turns. [reschedule.job] [lane.reschedule] [fair.act] Primary key of
+-- jobs.
+WITH due AS MATERIALIZED (SELECT coalesce($2::bigint, {now} + $3::bigint) AS run_at)
+UPDATE {schema}.jobs AS job
+SET run_at = due.run_at, turn = CASE WHEN job.run_at = due.run_at THEN job.turn END
+FROM due
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 IN (0, 1, 2)
 
 -- name: set_priority
--- Changes the priority of unfinished jobs, which lose their turns. [priority.job] [fair.act] Primary
--- key of jobs.
-UPDATE {schema}.jobs SET priority = $2, turn = NULL WHERE id = ANY($1::uuid[]) AND state + 0 < 4
+-- Sets the priority of unfinished jobs. Jobs that had another priority lose their turns.
+-- [priority.job] [fair.act] Primary key of jobs.
+UPDATE {schema}.jobs SET priority = $2, turn = CASE WHEN priority = $2 THEN turn END
+WHERE id = ANY($1::uuid[]) AND state + 0 < 4
 
 -- name: release_jobs
 -- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]
@@ -320,9 +322,11 @@ SELECT id FROM gone
 
 -- name: lock_holders
 -- Returns those of these jobs that have their unique keys, with the time, and locks them until the
--- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary keys; locked in
--- order of id, as in every call.
-SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}
+-- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] Primary
+-- keys; locked in order of id, as in every call.
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}, job.claim_seq,
+       CASE WHEN job.flags & {expires} = {expires}
+            THEN (SELECT expires_at FROM {schema}.expiries AS expiry WHERE expiry.job = job.id) END
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
 WHERE job.id = ANY($1::uuid[]) AND job.flags & {unique_key} = {unique_key}
@@ -331,9 +335,10 @@ FOR NO KEY UPDATE OF job
 
 -- name: replace_payloads
 -- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
--- progress; the jobs have no turn afterwards. Must run in a transaction that has locked the jobs. Writes the rows of jobs even if
--- their due times stay the same: a claim that has read them before then skips them, so that it does
--- not return an old payload. [keys.replace] [keys.debounce] Primary keys.
+-- progress. Jobs that were due at another time lose their turns. Must run in a transaction that has
+-- locked the jobs. Writes the rows of jobs even if nothing in them changes, because that moves them
+-- to another place (ctid): a claim that has read the old place then skips them, so that it does not
+-- return an old payload. [keys.replace] [keys.debounce] [fair.act] Primary keys.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[])
     AS given (job, payload, payload_version, run_at)
@@ -347,7 +352,9 @@ cleared AS (
     UPDATE {schema}.job_notes AS notes SET percent = NULL, message = NULL, checkpoint = NULL
     FROM given WHERE notes.job = given.job
 )
-UPDATE {schema}.jobs AS job SET run_at = given.run_at, turn = NULL FROM given
+UPDATE {schema}.jobs AS job
+SET run_at = given.run_at, turn = CASE WHEN job.run_at = given.run_at THEN job.turn END
+FROM given
 WHERE job.id = given.job
 
 -- name: release_keys
@@ -380,3 +387,50 @@ free AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {schema}.idempotency_keys WHERE key = ANY(ARRAY(SELECT key FROM free))
+
+-- name: add_expiries
+-- Stores when jobs expire. A NULL time means the delay after the enqueue. Must run in the
+-- transaction that has stored or locked the jobs. [expiry.enqueue] [expiry.replace] Primary key of
+-- jobs.
+INSERT INTO {schema}.expiries (job, expires_at)
+SELECT given.job, coalesce(given.expires_at, given.delay + (
+    SELECT created_at FROM {schema}.jobs AS job WHERE job.id = given.job))
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS given (job, expires_at, delay)
+
+-- name: flag_expiries
+-- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
+-- [expiry.replace] Primary key of jobs.
+UPDATE {schema}.jobs SET flags = flags | {expires} WHERE id = ANY($1::uuid[])
+
+-- name: expiries_of
+-- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
+-- key.
+SELECT job, expires_at FROM {schema}.expiries WHERE job = ANY($1::uuid[])
+
+-- name: drop_expiries
+-- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
+-- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+DELETE FROM {schema}.expiries WHERE job = ANY($1::uuid[])
+
+-- name: overdue_expiries
+-- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
+-- overdue first. Also returns jobs that have ended in another way since the last pass.
+-- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs: OFFSET
+-- 0 keeps the planner from hashing a whole table.
+SELECT expiry.job
+FROM {schema}.expiries AS expiry
+CROSS JOIN LATERAL (
+    SELECT state FROM {schema}.jobs AS job WHERE job.id = expiry.job OFFSET 0
+) AS job
+WHERE NOT expiry.closed AND expiry.expires_at <= (SELECT {now}) AND job.state <> 3
+ORDER BY expiry.expires_at, expiry.job
+LIMIT $1
+
+-- name: close_expiries
+-- Marks those of these locked jobs that have expired as found by a pass, and returns them.
+-- [expiry.pass] Primary key.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {schema}.expiries AS expiry SET closed = true
+FROM clock
+WHERE expiry.job = ANY($1::uuid[]) AND NOT expiry.closed AND expiry.expires_at <= clock.now
+RETURNING expiry.job

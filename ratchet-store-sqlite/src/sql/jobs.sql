@@ -67,8 +67,11 @@ SELECT unique_key FROM ratchet_job_data WHERE id = ?1
 
 -- name: find_holder
 -- Returns what an enqueue needs to know about the job that has a unique key. [keys.replace]
--- [keys.debounce] [keys.follow] [keys.kind] [fair.limit.wait] Uses primary keys.
-SELECT job.state, route.kind, job.run_at, job.created_at, job.data, job.route,
+-- [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] [fair.limit.wait] Uses primary keys.
+SELECT job.state, route.kind, job.run_at, job.created_at, job.data, job.claim_seq,
+       CASE WHEN job.flags & {expires}
+            THEN (SELECT expires_at FROM ratchet_expiries AS expiry WHERE expiry.job = job.id) END,
+       job.route,
        CASE WHEN job.fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits)
             THEN job.fair_key END
 FROM ratchet_jobs AS job
@@ -158,14 +161,16 @@ UPDATE ratchet_jobs SET state = ?3, run_at = ?2, attempts = 0, crash_count = 0, 
 WHERE id = ?1 AND state = 5
 
 -- name: reschedule_job
--- Makes a waiting job due at another time, without a turn. [reschedule.job] [lane.reschedule]
--- [fair.act] Uses the primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET run_at = ?2, turn = NULL WHERE id = ?1 AND state IN (0, 1, 2)
+-- Makes a waiting job due at a time. A job that was due at another time loses its turn.
+-- [reschedule.job] [lane.reschedule] [keys.debounce] [fair.act] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET run_at = ?2, turn = CASE WHEN run_at = ?2 THEN turn END
+WHERE id = ?1 AND state IN (0, 1, 2)
 
 -- name: set_priority
--- Changes the priority of an unfinished job, which loses its turn. [priority.job] [fair.act] Uses
--- the primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET priority = ?2, turn = NULL WHERE id = ?1 AND state < 4
+-- Sets the priority of an unfinished job. A job that had another priority loses its turn.
+-- [priority.job] [fair.act] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET priority = ?2, turn = CASE WHEN priority = ?2 THEN turn END
+WHERE id = ?1 AND state < 4
 
 -- name: release_job
 -- Makes a blocked job claimable; for a job that waits for nothing any more. [link.release]
@@ -217,3 +222,39 @@ DELETE FROM ratchet_attempts WHERE job = ?1
 -- name: purge_tags
 -- Deletes the tags of a job. [purge.old] [delete.job] Uses ratchet_job_tags_of_job.
 DELETE FROM ratchet_job_tags WHERE job = ?1
+
+-- name: put_expiry
+-- Stores when a job expires, in place of an earlier expiry. [expiry.enqueue] [expiry.replace] Uses
+-- the primary key of ratchet_expiries.
+INSERT INTO ratchet_expiries (job, expires_at) VALUES (?1, ?2)
+ON CONFLICT (job) DO UPDATE SET expires_at = excluded.expires_at
+
+-- name: flag_expiry
+-- Marks a stored job as one with an expiry. [expiry.replace] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET flags = flags | {expires} WHERE id = ?1
+
+-- name: find_expiry
+-- Returns when a job expires. [expiry.enqueue] [expiry.claim] [expiry.kept] Uses the primary key of
+-- ratchet_expiries.
+SELECT expires_at FROM ratchet_expiries WHERE job = ?1
+
+-- name: overdue_expiries
+-- Returns the waiting jobs that have expired (ratchet_core::model::is_expired), the longest overdue
+-- first. [expiry.pass] [expiry.limit] Uses ratchet_expiries_open, read in its order, and the
+-- primary key of ratchet_jobs.
+SELECT expiry.job
+FROM ratchet_expiries AS expiry INDEXED BY ratchet_expiries_open
+CROSS JOIN ratchet_jobs AS job
+WHERE expiry.closed = 0 AND expiry.expires_at <= ?1 AND job.id = expiry.job AND job.state < 3
+ORDER BY expiry.expires_at, expiry.job
+LIMIT ?2
+
+-- name: close_expiry
+-- Marks the expiry of a job that has ended, so that no pass looks at it again. [expiry.kept] Uses
+-- the primary key of ratchet_expiries.
+UPDATE ratchet_expiries SET closed = 1 WHERE job = ?1
+
+-- name: drop_expiry
+-- Deletes the expiry of a job that has begun, was requeued or is deleted. [expiry.begun]
+-- [expiry.requeue] [expiry.replace] [purge.whole] Uses the primary key of ratchet_expiries.
+DELETE FROM ratchet_expiries WHERE job = ?1
