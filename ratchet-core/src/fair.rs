@@ -49,7 +49,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::id::JobId;
 use crate::name::Name;
-use crate::priority::Admission;
+use crate::priority::Choice;
 
 /// The number of sleeping jobs to which one claim gives turns, the longest due first, whatever
 /// their keys. So the cost of a claim does not depend on how many jobs become due at once.
@@ -104,24 +104,24 @@ impl Places {
         job: JobId,
         (queue, key): (&Name, &Name),
         free: impl FnOnce() -> Result<Option<u64>, E>,
-    ) -> Result<Admission, E> {
+    ) -> Result<Choice, E> {
         let place = (queue.clone(), key.clone());
         let left = match self.free.get_mut(&place) {
             Some(left) => left,
             None => self.free.entry(place).or_insert(free()?),
         };
         Ok(match left {
-            Some(0) if self.parked.len() == PARKED_BY_A_CLAIM => Admission::End,
+            Some(0) if self.parked.len() == PARKED_BY_A_CLAIM => Choice::End,
             Some(0) => {
                 self.parked.push(job);
-                Admission::Skip
+                Choice::Skip
             }
             Some(left) => {
                 *left -= 1;
                 self.limited.insert(job);
-                Admission::Take
+                Choice::Take
             }
-            None => Admission::Take,
+            None => Choice::Take,
         })
     }
 
@@ -269,14 +269,11 @@ mod tests {
             };
             places.admit(JobId::new(), (&queue, &key), free).unwrap()
         };
-        assert_eq!(
-            [admit(&mut places), admit(&mut places)],
-            [Admission::Take; 2]
-        );
+        assert_eq!([admit(&mut places), admit(&mut places)], [Choice::Take; 2]);
         for _ in 0..PARKED_BY_A_CLAIM {
-            assert_eq!(admit(&mut places), Admission::Skip);
+            assert_eq!(admit(&mut places), Choice::Skip);
         }
-        assert_eq!(admit(&mut places), Admission::End);
+        assert_eq!(admit(&mut places), Choice::End);
         assert_eq!(asked, 1);
         assert_eq!(places.parked().len(), PARKED_BY_A_CLAIM);
     }

@@ -203,7 +203,7 @@ where
 
 /// What a claim does with the next job of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum Choice {
     /// Takes the job.
     Take,
     /// Leaves out this job.
@@ -231,8 +231,8 @@ where
 {
     merge_decided(streams, aging, now, limit, |stream, _| {
         Ok(match admit(stream) {
-            true => Admission::Take,
-            false => Admission::End,
+            true => Choice::Take,
+            false => Choice::End,
         })
     })
 }
@@ -247,7 +247,7 @@ pub fn merge_decided<S, E>(
     aging: Aging,
     now: i64,
     limit: usize,
-    mut decide: impl FnMut(usize, JobId) -> Result<Admission, E>,
+    mut decide: impl FnMut(usize, JobId) -> Result<Choice, E>,
 ) -> Result<Vec<JobId>, E>
 where
     S: Iterator<Item = Result<(i64, JobId), E>>,
@@ -270,9 +270,9 @@ where
         };
         let Reverse((rank, index)) = *head;
         match decide(index, rank.id())? {
-            Admission::Take => chosen.push(rank.id()),
-            Admission::Skip => {}
-            Admission::End => {
+            Choice::Take => chosen.push(rank.id()),
+            Choice::Skip => {}
+            Choice::End => {
                 PeekMut::pop(head);
                 continue;
             }
@@ -373,8 +373,8 @@ mod tests {
         let decide = |_, id| {
             asked.push(id);
             Ok(match id == jobs[0].1 {
-                true => Admission::Skip,
-                false => Admission::Take,
+                true => Choice::Skip,
+                false => Choice::Take,
             })
         };
         let merged = merge_decided([(Priority::Normal, stream)], Aging::OFF, 9, 1, decide);

@@ -79,8 +79,8 @@ impl<T: Transaction> Call<T> {
         Ok(())
     }
 
-    /// Returns the keys of the first turns of a route and a priority, in claim order, without parked
-    /// jobs.
+    /// Returns the keys of the first turns of a route and a priority, in claim order, without the
+    /// parked jobs.
     pub(crate) async fn turns(
         &mut self,
         route: &Route,

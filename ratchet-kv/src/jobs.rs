@@ -13,7 +13,7 @@ use ratchet_core::model::{
     Settlement, StoredJob,
 };
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::{Admission, merge_decided};
+use ratchet_core::priority::{Choice, merge_decided};
 use ratchet_core::state::{JobAction, JobState};
 use ratchet_core::store::JobStore;
 use ratchet_core::time::duration_millis;
@@ -284,16 +284,16 @@ impl<T: Transaction> Call<T> {
         let decide = |stream: usize, id: JobId| {
             let route = streams[stream].0;
             if budget.rest(route) == Some(0) {
-                return Ok(Admission::End);
+                return Ok(Choice::End);
             }
             let admission = match (&limited, fair_keys.get(&id)) {
                 (Some(limited), Some(key)) => {
                     let free = || Ok::<_, Infallible>(limited.free(&route.queue, key));
                     places.admit(id, (&route.queue, key), free)?
                 }
-                _ => Admission::Take,
+                _ => Choice::Take,
             };
-            if admission == Admission::Take {
+            if admission == Choice::Take {
                 budget.take(route);
             }
             Ok(admission)

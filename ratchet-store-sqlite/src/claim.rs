@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use ratchet_core::fair::{Places, parked};
 use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput};
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::{Admission, merge_decided};
+use ratchet_core::priority::{Choice, merge_decided};
 use ratchet_core::time::from_millis;
 use ratchet_core::{
     ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route, StoreErrorKind,
@@ -149,7 +149,7 @@ fn choose(
     let decide = |stream: usize, id: JobId| {
         let permitted = wanted.permitted.get(&routes[stream]);
         if permitted.is_some_and(|route| wanted.budget.rest(route) == Some(0)) {
-            return Ok(Admission::End);
+            return Ok(Choice::End);
         }
         let key = limited.borrow().get(&id).map(|(key, _)| key.clone());
         let queue = match &key {
@@ -161,9 +161,9 @@ fn choose(
                 let free = || fair_limits::free_places(work, &queue, &key);
                 places.admit(id, (&queue, &key), free)?
             }
-            _ => Admission::Take,
+            _ => Choice::Take,
         };
-        if let Some(route) = permitted.filter(|_| admission == Admission::Take) {
+        if let Some(route) = permitted.filter(|_| admission == Choice::Take) {
             wanted.budget.take(route);
         }
         Ok(admission)

@@ -1,5 +1,7 @@
 //! Fair keys: the keys of a route and priority take turns.
 
+use std::collections::HashMap;
+
 use ratchet_core::OnConflict;
 use ratchet_core::fair::WOKEN_BY_A_CLAIM;
 
@@ -170,11 +172,7 @@ cases! {
         assert_eq!(lost.claim_ids(1).await, jobs[..1]);
         lost.die().await;
         assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
-        let mut order = Vec::new();
-        for _ in 0..3 {
-            order.extend(node.claim_ids(1).await);
-        }
-        assert_eq!(order, [jobs[1], jobs[2], jobs[0]]);
+        assert_eq!(order(&node, 3).await, [jobs[1], jobs[2], jobs[0]]);
     }
 
     #[proves("fair.turn", "permit.order")]
@@ -209,7 +207,30 @@ cases! {
         node.add(of("first")).await;
         let keys: Vec<NewJob> = (0..60).map(|key| of(&format!("key {key}"))).collect();
         node.add_all(&keys).await;
-        assert_eq!(node.claim_ids(61).await.len(), 61);
+        // With two streams of jobs, a store may read the jobs of one turn in several steps.
+        node.add(job()).await;
+        assert_eq!(node.claim_ids(62).await.len(), 62);
+    }
+
+    #[proves("fair.turn", "fair.bound")]
+    #[needs(FairKeys)]
+    async fn jobs_that_are_enqueued_one_by_one_take_turns(cx: &Cx) {
+        let node = cx.node().await;
+        let mut of_key: HashMap<&str, Vec<JobId>> = HashMap::new();
+        for key in ["a", "a", "a", "b", "b"] {
+            of_key.entry(key).or_default().push(node.add(of(key)).await);
+        }
+        let (a, b) = (&of_key["a"], &of_key["b"]);
+        assert_eq!(order(&node, 5).await, [a[0], b[0], a[1], b[1], a[2]]);
+    }
+
+    #[proves("fair.turn", "fair.due")]
+    #[needs(FairKeys, Clock)]
+    async fn turns_are_used_while_the_clock_is_behind(cx: &Cx) {
+        let node = cx.node().await;
+        let jobs = node.add_all(&["a", "b", "a"].map(of)).await;
+        cx.set_back(HOUR).await;
+        assert_eq!(order(&node, 3).await, jobs);
     }
 
     #[proves("fair.plain", "claim.order")]

@@ -246,6 +246,21 @@ cases! {
         }
     }
 
+    #[proves("fair.limit.wait", "expiry.pass")]
+    #[needs(FairLimits, Clock)]
+    async fn another_job_gets_the_place_of_a_job_that_expired(cx: &Cx) {
+        let node = cx.node().await;
+        set(&node, queues("default"), 1).await;
+        let jobs = [of("k"), of("k").expires_in(MINUTE), of("k")];
+        let jobs = node.add_all(&jobs).await;
+        let token = node.take().await;
+        assert_eq!(node.claim_ids(10).await, []);
+        node.succeed(token).await;
+        cx.advance(MINUTE).await;
+        assert_eq!(node.expire_jobs(10).await, [jobs[1]]);
+        assert_eq!(node.claim_ids(10).await, [jobs[2]]);
+    }
+
     #[proves("fair.limit.wait")]
     #[needs(FairLimits, Workflows)]
     async fn another_job_gets_the_place_of_a_job_that_was_debounced(cx: &Cx) {

@@ -14,7 +14,7 @@ use crate::model::{
     Reported, Settlement, StateCounts, StoredJob,
 };
 use crate::permit::Budget;
-use crate::priority::{Admission, merge_decided};
+use crate::priority::{Choice, merge_decided};
 use crate::route::Route;
 use crate::state::{JobAction, JobState};
 use crate::store::JobStore;
@@ -183,17 +183,17 @@ impl Tables {
         let decide = |stream: usize, id: JobId| {
             let route = levels[stream / 2].0;
             if budget.rest(route) == Some(0) {
-                return Ok(Admission::End);
+                return Ok(Choice::End);
             }
             let key = self.job(id).and_then(StoredJob::fair_key);
             let admission = match key.filter(|_| !self.fair_limits.is_empty()) {
-                None => Admission::Take,
+                None => Choice::Take,
                 Some(key) => {
                     let free = || Ok::<_, Infallible>(self.free_places(&route.queue, key));
                     places.admit(id, (&route.queue, key), free)?
                 }
             };
-            if admission == Admission::Take {
+            if admission == Choice::Take {
                 budget.take(route);
             }
             Ok(admission)

@@ -51,8 +51,9 @@ asleep AS MATERIALIZED (
 candidate AS MATERIALIZED (
     SELECT due.place, due.run_at, due.id,
            level.priority
-           + CASE WHEN $6::bigint > 0 THEN (clock.now - due.run_at) / $6::bigint ELSE 0 END
-           AS effective
+           + CASE WHEN $6::bigint > 0
+                  THEN greatest(clock.now - greatest(due.run_at, -4000000000000000), 0) / $6::bigint
+                  ELSE 0 END AS effective
     FROM clock
     CROSS JOIN unnest($1::integer[], $2::text[], $3::text[], $4::bigint[])
         AS wanted (route, queue, kind, most)

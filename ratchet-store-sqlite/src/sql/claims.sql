@@ -1,36 +1,40 @@
 -- Claims: claims jobs, and settles, reports on and reclaims them.
 
 -- name: claim_streams
--- Returns the wanted routes and priorities with due jobs, and the first job of each. Returns no row
--- for a node (?3) that is stored as not active, and none for a route and priority whose jobs with
--- fair keys are all parked. The last column says whether fair keys have limits. [claim.due]
--- [claim.match] [claim.paused] [claim.live] Needs one seek of ratchet_jobs_claim per wanted route
--- and priority, at no cost per job; with fair keys also one of ratchet_jobs_turn and one of
--- ratchet_jobs_asleep. 4611686018427387904 is ratchet_core::fair::FIRST_PARKED.
+-- Returns the wanted routes and priorities with due jobs, and the first job of each. A job in turn
+-- counts as due, also if the clock was set back since it got its turn, and a parked job does not.
+-- Returns no row for a node (?3) that is stored as not active. The last column says whether fair
+-- keys have limits. [claim.due] [claim.match] [claim.paused] [claim.live] Needs one seek of
+-- ratchet_jobs_claim per wanted route and priority, at no cost per job; with fair keys instead one
+-- of ratchet_jobs_turn, and one of ratchet_jobs_asleep if there is no turn. 4611686018427387904 is
+-- ratchet_core::fair::FIRST_PARKED.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
 SELECT route.id, level.priority, head.run_at, head.id, route.fair,
        EXISTS (SELECT 1 FROM ratchet_fair_limits)
 FROM json_each(?1) AS wanted
 CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
 CROSS JOIN level
-CROSS JOIN ratchet_jobs AS head ON head.id = (
+CROSS JOIN ratchet_jobs AS head ON head.id = CASE WHEN route.fair THEN coalesce(
+    (SELECT job.id FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_turn
+     WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = route.id
+       AND job.priority = level.priority AND job.turn < 4611686018427387904
+     ORDER BY job.turn, job.fair_key, job.id
+     LIMIT 1),
+    (SELECT sleeper.id FROM ratchet_jobs AS sleeper INDEXED BY ratchet_jobs_asleep
+     WHERE sleeper.state = 0 AND sleeper.turn IS NULL AND sleeper.fair_key IS NOT NULL
+       AND sleeper.route = route.id AND sleeper.run_at <= ?2
+     ORDER BY sleeper.run_at, sleeper.id
+     LIMIT 1)
+) ELSE (
     SELECT job.id FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_claim
     WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
       AND job.run_at <= ?2
     ORDER BY job.run_at, job.id
-    LIMIT 1)
+    LIMIT 1
+) END
 WHERE route.queue NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
   AND route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
   AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)
-  AND (NOT route.fair
-       OR EXISTS (
-           SELECT 1 FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_turn
-           WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = route.id
-             AND job.priority = level.priority AND job.turn < 4611686018427387904)
-       OR EXISTS (
-           SELECT 1 FROM ratchet_jobs AS sleeper INDEXED BY ratchet_jobs_asleep
-           WHERE sleeper.state = 0 AND sleeper.turn IS NULL AND sleeper.fair_key IS NOT NULL
-             AND sleeper.route = route.id AND sleeper.run_at <= ?2))
 
 -- name: claim_due
 -- Returns the next due jobs of one route and priority, in claim order. [claim.due] [claim.order]
