@@ -66,12 +66,18 @@ impl Cx {
             | Power::Tags
             | Power::IdempotencyKeys
             | Power::FairKeys
+            | Power::FairLimits
             | Power::Guards => powers.contains(&power),
             Power::Delivery | Power::Outage => false,
         };
         // If only the fixture had a power, the suite would ignore the cases that need it. If only
         // the suite listed the power, these cases would fail.
-        let more = [Power::MachineClock, Power::FairKeys, Power::Transactions];
+        let more = [
+            Power::MachineClock,
+            Power::FairKeys,
+            Power::FairLimits,
+            Power::Transactions,
+        ];
         let all = Power::STORE.iter().chain(&more);
         let of_fixture = all.map(|power| (*power, has(*power)));
         if let Err(differences) = compare("fixture", of_fixture, &powers) {
@@ -146,6 +152,7 @@ impl Cx {
                     (Power::Tags, has(StoreFeature::Tags)),
                     (Power::IdempotencyKeys, has(StoreFeature::IdempotencyKeys)),
                     (Power::FairKeys, has(StoreFeature::FairKeys)),
+                    (Power::FairLimits, store.fair().is_some()),
                     (Power::Guards, has(StoreFeature::Guards)),
                 ];
                 if let Err(differences) = compare("store", of_store, &self.powers) {

@@ -276,6 +276,8 @@ pub enum Power {
     /// The store supports fair keys. See
     /// [`StoreFeature::FairKeys`](ratchet_core::store::StoreFeature::FairKeys).
     FairKeys,
+    /// The store supports limits of fair keys. See [`Store::fair`](ratchet_core::Store::fair).
+    FairLimits,
     /// The store supports guarded writes. See
     /// [`StoreFeature::Guards`](ratchet_core::store::StoreFeature::Guards).
     Guards,
@@ -324,6 +326,7 @@ impl Power {
         Self::Tags,
         Self::IdempotencyKeys,
         Self::FairKeys,
+        Self::FairLimits,
         Self::Guards,
     ];
 }

@@ -77,10 +77,11 @@
 //! [`Power::RowLocks`], they check that such a transaction holds up only calls on its own jobs.
 //!
 //! The optional parts of a store are powers too: [`Power::Recurring`], [`Power::Archive`],
-//! [`Power::Permits`], [`Power::Rates`], [`Power::Workflows`], [`Power::Signals`] and
-//! [`Power::Diagnostics`]. These powers must match what the store's accessors return. The powers
-//! [`Power::Lanes`], [`Power::Tags`], [`Power::IdempotencyKeys`], [`Power::FairKeys`] and
-//! [`Power::Guards`] must match [`Store::lacks`](ratchet_core::Store::lacks).
+//! [`Power::Permits`], [`Power::FairLimits`], [`Power::Rates`], [`Power::Workflows`],
+//! [`Power::Signals`] and [`Power::Diagnostics`]. These powers must match what the accessors of the
+//! store return. The powers [`Power::Lanes`], [`Power::Tags`], [`Power::IdempotencyKeys`],
+//! [`Power::FairKeys`] and [`Power::Guards`] must match
+//! [`Store::lacks`](ratchet_core::Store::lacks).
 //!
 //! If a case needs a power that the suite was not given, the suite lists the case as ignored, with
 //! the reason. If the powers of the store and its fixture differ from the powers of the suite, the

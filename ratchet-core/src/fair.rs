@@ -25,12 +25,118 @@
 //! asleep in the routes that it looks at, up to [`WOKEN_BY_A_CLAIM`]. So if more jobs of one key
 //! become due at once, a sleeping job of another key that is due later waits for a few claims more.
 //! Nothing else reads or writes turns, and the number of keys is in no cost.
+//!
+//! # Limits
+//!
+//! A [`FairLimit`](crate::model::FairLimit) limits how many jobs of a key run at once in a queue.
+//! As with permits, running jobs are counted, and nothing else is. A claim that meets a job of a
+//! key without a free place *parks* the job: it moves the job behind all turns, with a turn from
+//! [`FIRST_PARKED`] on. So the job is in no claim's way, and the stores need no index of parked
+//! jobs. These events end the wait:
+//!
+//! - A job of the key stops running, or a job of the key that has a turn stops to be pending or
+//!   changes its level or its due time. Then each level of the queue gives new turns to
+//!   the first parked jobs of the key, until as many jobs with turns as free places exist
+//!   ([`places_for`]). So parked jobs of all priorities and kinds compete for a place, in claim
+//!   order.
+//! - A limit is set or removed. Then all parked jobs to which its scope applies fall asleep.
+//! - The job itself is changed in a way that takes its turn away. Then it falls asleep.
+//!
+//! So after each call, in each level with parked jobs of a key, there are at least as many jobs of
+//! the key with turns as the key has free places.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+use crate::id::JobId;
+use crate::name::Name;
+use crate::priority::Choice;
 
 /// The number of sleeping jobs to which one claim gives turns, the longest due first, whatever
 /// their keys. So the cost of a claim does not depend on how many jobs become due at once.
 pub const WOKEN_BY_A_CLAIM: usize = 1_000;
+
+/// The number of jobs that one claim parks.
+pub const PARKED_BY_A_CLAIM: usize = 1_000;
+
+/// The first turn of parked jobs. The turns of other jobs are smaller.
+pub const FIRST_PARKED: i64 = 1 << 62;
+
+/// Returns the turn of a parked job that is due at `run_at`, in milliseconds since 1970. Parked
+/// jobs of a key wait in the order of their due times.
+#[must_use]
+pub fn parked(run_at: i64) -> i64 {
+    FIRST_PARKED.saturating_add(run_at.max(0))
+}
+
+/// Returns whether this is the turn of a parked job.
+#[must_use]
+pub const fn is_parked(turn: i64) -> bool {
+    turn >= FIRST_PARKED
+}
+
+/// Returns how many parked jobs of a key get turns in a level. `max` is the limit of the key,
+/// `running` the number of its running jobs in the queue, and `ahead` the number of its pending
+/// jobs in the level that have turns and are not parked.
+#[must_use]
+pub fn places_for(max: u32, running: u64, ahead: u64) -> u64 {
+    u64::from(max).saturating_sub(running).saturating_sub(ahead)
+}
+
+/// The places that one claim uses of the keys that have a limit, and the jobs that it parks.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// The free places of each queue and key. `None` if the key has no limit.
+    free: HashMap<(Name, Name), Option<u64>>,
+    /// The jobs that the claim takes and whose keys have limits.
+    limited: HashSet<JobId>,
+    parked: Vec<JobId>,
+}
+
+impl Places {
+    /// Decides what the claim does with the next job of a key in a queue. The function `free`
+    /// returns how many more jobs of the key may run; `None` if the key has no limit. It is called
+    /// once for each queue and key.
+    ///
+    /// # Errors
+    /// The error of `free`.
+    pub fn admit<E>(
+        &mut self,
+        job: JobId,
+        (queue, key): (&Name, &Name),
+        free: impl FnOnce() -> Result<Option<u64>, E>,
+    ) -> Result<Choice, E> {
+        let place = (queue.clone(), key.clone());
+        let left = match self.free.get_mut(&place) {
+            Some(left) => left,
+            None => self.free.entry(place).or_insert(free()?),
+        };
+        Ok(match left {
+            Some(0) if self.parked.len() == PARKED_BY_A_CLAIM => Choice::End,
+            Some(0) => {
+                self.parked.push(job);
+                Choice::Skip
+            }
+            Some(left) => {
+                *left -= 1;
+                self.limited.insert(job);
+                Choice::Take
+            }
+            None => Choice::Take,
+        })
+    }
+
+    /// Returns the jobs that the claim parks.
+    #[must_use]
+    pub fn parked(&self) -> &[JobId] {
+        &self.parked
+    }
+
+    /// Returns whether the claim takes this job and its key has a limit.
+    #[must_use]
+    pub fn is_limited(&self, job: JobId) -> bool {
+        self.limited.contains(&job)
+    }
+}
 
 /// The last pending job of a key in its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +148,18 @@ pub struct Last {
 }
 
 /// Returns the turn of a job that becomes due at `now`, in milliseconds since 1970. `first` is the
-/// first turn of the level's pending jobs, and `last` the last pending job of the key.
+/// first turn of the level's pending jobs, and `last` the last pending job of the key. Parked jobs
+/// count for neither.
 #[must_use]
 pub fn turn(first: Option<i64>, last: Option<Last>, cost: u32, now: i64) -> i64 {
-    match last {
+    let turn = match last {
         Some(last) => last.turn.saturating_add(last.cost.into()),
         None => {
             let virtual_time = first.unwrap_or_else(|| now.saturating_mul(1_000_000));
             virtual_time.saturating_add(i64::from(cost) - 1)
         }
-    }
+    };
+    turn.min(FIRST_PARKED - 1)
 }
 
 /// One level while jobs of it get their turns.
@@ -143,6 +251,60 @@ mod tests {
         fn is_first(&self, job: usize, key: usize) -> bool {
             let first = self.keys.get(&key).and_then(VecDeque::front);
             first.is_some_and(|(_, _, first)| *first == job)
+        }
+    }
+
+    #[test]
+    fn a_claim_parks_a_limited_number_of_jobs() {
+        let (queue, key) = (
+            Name::new("queue", "q").unwrap(),
+            Name::new("key", "k").unwrap(),
+        );
+        let mut places = Places::default();
+        let mut asked = 0;
+        let mut admit = |places: &mut Places| {
+            let free = || {
+                asked += 1;
+                Ok::<_, std::convert::Infallible>(Some(2))
+            };
+            places.admit(JobId::new(), (&queue, &key), free).unwrap()
+        };
+        assert_eq!([admit(&mut places), admit(&mut places)], [Choice::Take; 2]);
+        for _ in 0..PARKED_BY_A_CLAIM {
+            assert_eq!(admit(&mut places), Choice::Skip);
+        }
+        assert_eq!(admit(&mut places), Choice::End);
+        assert_eq!(asked, 1);
+        assert_eq!(places.parked().len(), PARKED_BY_A_CLAIM);
+    }
+
+    #[test]
+    fn no_turn_is_that_of_a_parked_job() {
+        let far = i64::MAX / 1_000_000;
+        let last = Last {
+            turn: FIRST_PARKED - 5,
+            cost: 1_000,
+        };
+        for turn in [turn(None, None, 10, far), turn(None, Some(last), 10, 0)] {
+            assert!(!is_parked(turn), "{turn}");
+        }
+        for run_at in [i64::MIN, 0, 1, i64::MAX] {
+            assert!(is_parked(parked(run_at)), "{run_at}");
+        }
+        assert!(parked(1) < parked(2));
+    }
+
+    #[test]
+    fn a_level_wakes_as_many_jobs_as_places_are_free() {
+        for (max, running, ahead, woken) in [
+            (3, 1, 0, 2),
+            (3, 1, 1, 1),
+            (3, 3, 0, 0),
+            (3, 1, 5, 0),
+            (1, 4, 0, 0),
+            (0, 0, 0, 0),
+        ] {
+            assert_eq!(places_for(max, running, ahead), woken);
         }
     }
 

@@ -201,6 +201,17 @@ where
     merge_admitted(streams, aging, now, limit, |_| true)
 }
 
+/// What a claim does with the next job of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Takes the job.
+    Take,
+    /// Leaves out this job.
+    Skip,
+    /// Leaves out this job and the rest of its stream.
+    End,
+}
+
 /// Does the same as [`merge`], but leaves out the jobs that `admit` refuses.
 ///
 /// For each job, in claim order, this function calls `admit` with the index of the job's stream.
@@ -214,6 +225,29 @@ pub fn merge_admitted<S, E>(
     now: i64,
     limit: usize,
     mut admit: impl FnMut(usize) -> bool,
+) -> Result<Vec<JobId>, E>
+where
+    S: Iterator<Item = Result<(i64, JobId), E>>,
+{
+    merge_decided(streams, aging, now, limit, |stream, _| {
+        Ok(match admit(stream) {
+            true => Choice::Take,
+            false => Choice::End,
+        })
+    })
+}
+
+/// Does the same as [`merge`], but calls `decide` for each job, in claim order, with the index of
+/// the job's stream and the id of the job. Calls it for no job after the last one that is taken.
+///
+/// # Errors
+/// The first error that a stream or `decide` returns.
+pub fn merge_decided<S, E>(
+    streams: impl IntoIterator<Item = (Priority, S)>,
+    aging: Aging,
+    now: i64,
+    limit: usize,
+    mut decide: impl FnMut(usize, JobId) -> Result<Choice, E>,
 ) -> Result<Vec<JobId>, E>
 where
     S: Iterator<Item = Result<(i64, JobId), E>>,
@@ -235,11 +269,14 @@ where
             break;
         };
         let Reverse((rank, index)) = *head;
-        if !admit(index) {
-            PeekMut::pop(head);
-            continue;
+        match decide(index, rank.id())? {
+            Choice::Take => chosen.push(rank.id()),
+            Choice::Skip => {}
+            Choice::End => {
+                PeekMut::pop(head);
+                continue;
+            }
         }
-        chosen.push(rank.id());
         let (priority, stream) = &mut streams[index];
         match stream.next() {
             Some(next) => {
@@ -326,6 +363,23 @@ mod tests {
         let Ok(merged) = merge_admitted(streams(), Aging::OFF, 10, 2, admit);
         assert_eq!(merged, [free[0].1, free[1].1]);
         assert_eq!(asked, 4);
+    }
+
+    #[test]
+    fn a_skipped_job_does_not_end_its_stream() {
+        let jobs = [1, 2, 3].map(|run_at: i64| (run_at, JobId::new()));
+        let stream = jobs.iter().copied().map(Ok::<_, Infallible>);
+        let mut asked = Vec::new();
+        let decide = |_, id| {
+            asked.push(id);
+            Ok(match id == jobs[0].1 {
+                true => Choice::Skip,
+                false => Choice::Take,
+            })
+        };
+        let merged = merge_decided([(Priority::Normal, stream)], Aging::OFF, 9, 1, decide);
+        assert_eq!(merged, Ok(vec![jobs[1].1]));
+        assert_eq!(asked, [jobs[0].1, jobs[1].1]);
     }
 
     proptest! {

@@ -128,6 +128,8 @@ pub enum Action {
     PauseKind,
     /// Resumes a kind, so that its jobs are claimed again.
     ResumeKind,
+    /// Sets or removes a limit of fair keys.
+    SetFairLimit,
     /// Pauses a recurring definition.
     PauseRecurring,
     /// Resumes a recurring definition.

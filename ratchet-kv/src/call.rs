@@ -8,7 +8,7 @@ use ratchet_core::model::{Attempt, BatchRecord, Guard, Parent, StoredJob, Tally}
 use ratchet_core::state::JobState;
 use ratchet_core::store::StoredLock;
 use ratchet_core::time::from_millis;
-use ratchet_core::{BatchId, InvalidInput, JobId, Result, StoreError, StoreErrorKind};
+use ratchet_core::{BatchId, InvalidInput, JobId, Name, Result, StoreError, StoreErrorKind};
 
 use crate::engine::{Entry, Order, Transaction};
 use crate::keys::{self, Key, Table};
@@ -36,6 +36,10 @@ pub(crate) struct Call<T> {
     ended_damaged: BTreeSet<JobId>,
     /// The batches that were closed in this call, and those that got a new child.
     changed: BTreeSet<BatchId>,
+    /// The queues and fair keys that may have free places for parked jobs since this call began.
+    pub(crate) freed: BTreeSet<(Name, Name)>,
+    /// The queues of jobs that were removed and whose fair keys cannot be read.
+    pub(crate) doubtful: BTreeSet<Name>,
 }
 
 impl<T: Transaction> Call<T> {
@@ -49,6 +53,8 @@ impl<T: Transaction> Call<T> {
             ended: BTreeSet::new(),
             ended_damaged: BTreeSet::new(),
             changed: BTreeSet::new(),
+            freed: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
         };
         call.format = call.stored_format().await?;
         Ok(call)
@@ -84,6 +90,7 @@ impl<T: Transaction> Call<T> {
     /// Updates what depends on the jobs that ended in this call, and commits the transaction.
     pub(crate) async fn commit(mut self) -> Result<()> {
         self.follow_ends().await?;
+        self.fill_places().await?;
         if self.format < FORMAT {
             self.put(Key::new(Table::Format), FORMAT.to_string())
                 .await?;
@@ -255,6 +262,9 @@ impl<T: Transaction> Call<T> {
         found: Found,
         change: impl FnOnce(&mut StoredJob, Option<&InvalidInput>) -> R + Send,
     ) -> Result<R> {
+        if let Some((queue, key)) = found.job.place() {
+            self.freed.insert((queue.clone(), key.clone()));
+        }
         let mut job = found.job.clone();
         let changed = change(&mut job, found.problem.as_ref());
         let mut keys = None;
@@ -352,6 +362,8 @@ impl<T: Transaction> Call<T> {
             return Ok(false);
         };
         let keys = Row::split(&value).keys;
+        self.doubtful
+            .extend(keys.iter().filter_map(|key| keys::queue_of(key)));
         self.remove_entries(keys.iter()).await?;
         Ok(true)
     }

@@ -1,6 +1,8 @@
 //! The turns of jobs with a fair key.
 
-use ratchet_core::fair::{self, Last, WOKEN_BY_A_CLAIM};
+use std::ops::Range;
+
+use ratchet_core::fair::{self, FIRST_PARKED, Last, WOKEN_BY_A_CLAIM};
 use ratchet_core::model::StoredJob;
 use ratchet_core::permit::Budget;
 use ratchet_core::{Name, Priority, Result, Route};
@@ -17,10 +19,10 @@ impl<T: Transaction> Call<T> {
         };
         let spec = &job.record.spec;
         let (route, priority) = (&spec.route, spec.priority);
-        let turns = keys::level(Table::Turn, route, priority).all();
+        let turns = unparked(keys::level(Table::Turn, route, priority));
         let first = self.first(turns).await?;
         let first = first.and_then(|(key, _)| turn_of(&key));
-        let of_key = keys::turns_of(route, priority, key.name()).all();
+        let of_key = unparked(keys::turns_of(route, priority, key.name()));
         let last = self.range(of_key, Order::Descending, 1).await?;
         let last = last.first().and_then(|(key, _)| last_of(key));
         Ok(Some(fair::turn(first, last, key.cost(), self.now)))
@@ -77,14 +79,15 @@ impl<T: Transaction> Call<T> {
         Ok(())
     }
 
-    /// Returns the keys of the first turns of a route and a priority, in claim order.
+    /// Returns the keys of the first turns of a route and a priority, in claim order, without the
+    /// parked jobs.
     pub(crate) async fn turns(
         &mut self,
         route: &Route,
         priority: Priority,
         limit: usize,
     ) -> Result<Vec<Vec<u8>>> {
-        let turns = keys::level(Table::Turn, route, priority).all();
+        let turns = unparked(keys::level(Table::Turn, route, priority));
         let entries = self.range(turns, Order::Ascending, limit).await?;
         Ok(entries.into_iter().map(|(key, _)| key).collect())
     }
@@ -109,8 +112,14 @@ impl<T: Transaction> Call<T> {
     }
 }
 
+/// Returns the range of the keys that begin with this one, followed by a turn, without parked jobs.
+pub(crate) fn unparked(level: Key) -> Range<Vec<u8>> {
+    let end = level.clone().number(FIRST_PARKED).bytes();
+    level.before(end)
+}
+
 /// Returns route, priority, turn and fair key of a key in the index of turns.
-fn parts_of(key: &[u8]) -> Option<(Route, Priority, i64, Name)> {
+pub(crate) fn parts_of(key: &[u8]) -> Option<(Route, Priority, i64, Name)> {
     if key.first() != Some(&(Table::Turn as u8)) {
         return None;
     }

@@ -1,10 +1,11 @@
 //! Jobs, from their enqueue to their purge.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::ops::Range;
 
 use async_trait::async_trait;
+use ratchet_core::fair::Places;
 use ratchet_core::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
     JobFilter, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus, Owner,
@@ -12,7 +13,7 @@ use ratchet_core::model::{
     Settlement, StoredJob,
 };
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::merge_admitted;
+use ratchet_core::priority::{Choice, merge_decided};
 use ratchet_core::state::{JobAction, JobState};
 use ratchet_core::store::JobStore;
 use ratchet_core::time::duration_millis;
@@ -20,6 +21,7 @@ use ratchet_core::{InvalidInput, JobId, Name, Priority, Result, Route};
 
 use crate::call::{Call, Found, decoded};
 use crate::engine::{Engine, Order, Transaction};
+use crate::fair::parts_of;
 use crate::keys::{self, Key, Table};
 use crate::store::KvStore;
 
@@ -244,11 +246,27 @@ impl<T: Transaction> Call<T> {
     ) -> Result<(Vec<ClaimedJob>, usize)> {
         let mut budget = Budget::new(self.held_permits().await?);
         let mut streams = Vec::new();
+        let is_fair = |(_, table): &(Route, Table)| matches!(table, Table::PendingFair);
+        let limited = match routes.iter().any(is_fair) {
+            true => self.limited().await?,
+            false => None,
+        };
+        // The fair keys of the jobs that may have to wait for a place.
+        let mut fair_keys = HashMap::new();
         for (route, table) in routes {
             for priority in Priority::ALL {
-                let due = match table {
-                    Table::PendingFair => self.turns(route, priority, limit).await?,
-                    table => self.due(*table, route, priority, limit).await?,
+                let due = match (table, &limited) {
+                    (Table::PendingFair, Some(limited)) => {
+                        let turns = self.limited_turns(limited, route, priority, limit).await?;
+                        let key_of = |entry: &Vec<u8>| {
+                            let (.., key) = parts_of(entry)?;
+                            Some((keys::job_of(entry)?, key))
+                        };
+                        fair_keys.extend(turns.iter().filter_map(key_of));
+                        turns
+                    }
+                    (Table::PendingFair, None) => self.turns(route, priority, limit).await?,
+                    (table, _) => self.due(*table, route, priority, limit).await?,
                 };
                 if !due.is_empty() {
                     streams.push((route, priority, due));
@@ -262,15 +280,36 @@ impl<T: Transaction> Call<T> {
                 due.iter().filter_map(job).map(Ok::<_, Infallible>),
             )
         });
-        let admit = |stream: usize| budget.take(streams[stream].0);
-        let Ok(chosen) = merge_admitted(merged, request.aging, self.now, limit, admit);
+        let mut places = Places::default();
+        let decide = |stream: usize, id: JobId| {
+            let route = streams[stream].0;
+            if budget.rest(route) == Some(0) {
+                return Ok(Choice::End);
+            }
+            let admission = match (&limited, fair_keys.get(&id)) {
+                (Some(limited), Some(key)) => {
+                    let free = || Ok::<_, Infallible>(limited.free(&route.queue, key));
+                    places.admit(id, (&route.queue, key), free)?
+                }
+                _ => Choice::Take,
+            };
+            if admission == Choice::Take {
+                budget.take(route);
+            }
+            Ok(admission)
+        };
+        let Ok(chosen) = merge_decided(merged, request.aging, self.now, limit, decide);
+        for id in places.parked() {
+            self.change(*id, StoredJob::park).await?;
+        }
         let now = self.now;
         let (mut claimed, mut unreadable) = (Vec::with_capacity(chosen.len()), 0);
         let mut lost = BTreeSet::new();
         for id in chosen {
             let claim = |job: &mut StoredJob, problem: Option<&InvalidInput>| {
                 let input = request.payloads.then(|| job.input());
-                let claim = job.claim(request.node, now);
+                let mut claim = job.claim(request.node, now);
+                claim.limited = places.is_limited(id);
                 match problem {
                     None => Ok(ClaimedJob { claim, input }),
                     Some(problem) => {

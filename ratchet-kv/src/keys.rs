@@ -47,10 +47,13 @@ pub(crate) enum Table {
     Format = 13,
     /// Name → an empty value: the recurring definition cannot be read, and a claim reported this.
     Unreadable = 14,
+    /// Queue or pattern, fair key or nothing → `FairLimit`.
+    FairLimit = 15,
     /// Route, priority, fair key, turn, cost, job: the pending jobs that have a turn.
     KeyTurn = 28,
     /// Route, priority, turn, fair key, due time, job: the same jobs in claim order. Two jobs of a
-    /// key never have the same turn, so the due time does not change the order.
+    /// key never have the same turn, so the due time does not change the order. Parked jobs come
+    /// last.
     Turn = 29,
     /// Route, due time, job: the pending jobs with a fair key that have no turn.
     Asleep = 30,
@@ -267,6 +270,15 @@ pub(crate) fn lane_of(key: &[u8]) -> Option<Key> {
 pub(crate) fn runner_of(key: &[u8]) -> Option<NodeId> {
     let is_running = key.first() == Some(&(Table::Running as u8));
     is_running.then(|| Parts::of(key).node()).flatten()
+}
+
+/// Returns the queue of a job from its key in the index of queues and states. `None` if the key
+/// belongs to another index.
+pub(crate) fn queue_of(key: &[u8]) -> Option<Name> {
+    if key.first() != Some(&(Table::State as u8)) {
+        return None;
+    }
+    Name::new("queue", Parts::of(key).name()?).ok()
 }
 
 /// Returns the bytes with which the keys of a route and priority begin in an index of pending jobs.

@@ -10,6 +10,7 @@ mod call;
 mod engine;
 mod enqueue;
 mod fair;
+mod fair_limits;
 mod jobs;
 mod keys;
 mod locks;

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Guard, Guarded};
 use ratchet_core::store::{
-    ArchiveStore, CallPolicy, JobStore, LockStore, NodeStore, PermitStore, QueueStore, RateStore,
-    RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
+    ArchiveStore, CallPolicy, FairStore, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Name, Result, next_in_time};
 
@@ -95,6 +95,10 @@ impl<E: Engine> Store for KvStore<E> {
     }
 
     fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn fair(&self) -> Option<&dyn FairStore> {
         Some(self)
     }
 

@@ -1,10 +1,14 @@
 //! Claims due jobs in exact claim order. The statement reads this order from an index.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::convert::Infallible;
+
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
 use ratchet_core::permit::Budget;
-use ratchet_core::time::{self, from_millis};
-use ratchet_core::{ClaimToken, InvalidInput, Json, Priority, RetryPolicy, Route};
+use ratchet_core::priority::merge_admitted;
+use ratchet_core::time::{self, from_millis, to_millis};
+use ratchet_core::{Aging, ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -37,6 +41,8 @@ struct Round {
     /// Time of the claim by the database's clock, in milliseconds since 1970.
     now: i64,
     claimed: Vec<ClaimedJob>,
+    /// Turn and fair key of each claimed job that had a turn.
+    turns: HashMap<JobId, (i64, String)>,
     /// Claimed jobs that cannot be read. Contains the route of each job, if it is known, and the
     /// settlement that ends the job as failed.
     unreadable: Vec<(Option<Route>, Settlement)>,
@@ -49,6 +55,37 @@ struct Round {
     /// The routes for jobs with a fair key, if due jobs of them have no turn. Then the round
     /// claimed no jobs.
     asleep: Vec<i32>,
+}
+
+impl Round {
+    /// Returns the claimed jobs for which the budget has permits. Uses up the permits in the order
+    /// in which a claim takes jobs: jobs with a fair key in the order of their turns.
+    /// `[permit.order]` `[fair.turn]`
+    fn admit(&self, aging: Aging, budget: &mut Budget) -> HashSet<JobId> {
+        let mut levels: BTreeMap<(&Route, Priority, bool), Vec<&ClaimedJob>> = BTreeMap::new();
+        for job in &self.claimed {
+            let has_turn = self.turns.contains_key(&job.claim.token.job);
+            let level = (&job.claim.route, job.claim.priority, has_turn);
+            levels.entry(level).or_default().push(job);
+        }
+        let routes: Vec<&Route> = levels.keys().map(|(route, ..)| *route).collect();
+        let streams = levels.into_iter().map(|((_, priority, _), mut jobs)| {
+            jobs.sort_by_key(|job| {
+                let id = job.claim.token.job;
+                let turn = self.turns.get(&id);
+                let due = turn.is_none().then_some(job.claim.run_at);
+                (turn, due, id)
+            });
+            let jobs = jobs.into_iter().map(|job| {
+                let run_at = to_millis(job.claim.run_at);
+                Ok::<_, Infallible>((run_at, job.claim.token.job))
+            });
+            (priority, jobs)
+        });
+        let admit = |stream: usize| budget.take(routes[stream]);
+        let Ok(admitted) = merge_admitted(streams, aging, self.now, usize::MAX, admit);
+        admitted.into_iter().collect()
+    }
 }
 
 /// Input of one round of a claim.
@@ -182,7 +219,6 @@ impl<D: Dialect> SqlStore<D> {
         let mut budget = self.lock_permits(lease, &mut chosen).await?;
         let mut round = self.take(lease, look, &chosen, &budget).await?;
         round.bounded = true;
-        ClaimedJob::sort(&mut round.claimed, look.request.aging, round.now);
         let mut refused = Vec::new();
         // An unreadable job also needs a permit, which it holds until it has failed.
         round.unreadable.retain(|(route, failed)| {
@@ -192,12 +228,13 @@ impl<D: Dialect> SqlStore<D> {
             }
             admitted
         });
+        let admitted = round.admit(look.request.aging, &mut budget);
         round.claimed.retain(|job| {
-            let admitted = budget.take(&job.claim.route);
-            if !admitted {
-                refused.push(job.claim.token.job);
+            let job = job.claim.token.job;
+            if !admitted.contains(&job) {
+                refused.push(job);
             }
-            admitted
+            admitted.contains(&job)
         });
         if !refused.is_empty() {
             self.unclaim(lease, &refused).await?;
@@ -270,6 +307,7 @@ impl<D: Dialect> SqlStore<D> {
             candidates: 0,
             now: 0,
             claimed: Vec::with_capacity(rows.len()),
+            turns: HashMap::new(),
             unreadable: Vec::new(),
             refused: 0,
             expiring: Vec::new(),
@@ -292,6 +330,11 @@ impl<D: Dialect> SqlStore<D> {
             let route = row.try_get(5).ok().and_then(|route| chosen.get(route));
             match decode(row, token, route, look.request.payloads) {
                 Ok(job) => {
+                    if with_turns && let Some(turn) = row.try_get(22)? {
+                        round
+                            .turns
+                            .insert(job.claim.token.job, (turn, row.try_get(23)?));
+                    }
                     if row.try_get::<JobFlags>(20)?.has_any(JobFlags::EXPIRES) {
                         round.expiring.push(id);
                     }

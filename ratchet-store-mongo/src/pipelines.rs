@@ -191,7 +191,8 @@ pub(crate) fn takeable(chosen: &[(JobId, Seen)], now: i64) -> Document {
 }
 
 /// Returns the update that claims a job for a node. The update stores `call` in the job, and the
-/// claim later finds its jobs by this value. [claim.running]
+/// claim later finds its jobs by this value. The job keeps its turn until the claim ends, so that
+/// [`untake`] gives it back. [claim.running]
 pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
     doc! {
         "$set": {
@@ -201,7 +202,7 @@ pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
             "claim": call,
         },
         "$inc": { "claim_seq": 1_i64 },
-        "$unset": { "last_report": "", "cancel_requested": "", "turn": "" },
+        "$unset": { "last_report": "", "cancel_requested": "" },
     }
 }
 
@@ -371,6 +372,7 @@ pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
 /// the same transaction. [batch.count]
 fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     let mut unset: Vec<&str> = CLAIM.to_vec();
+    unset.push("turn");
     if state.is_terminal() {
         set.insert("finished_at", now.expression());
         let in_batch = doc! { "$gt": ["$batch", Bson::Null] };
@@ -380,9 +382,8 @@ fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     vec![doc! { "$set": set }, doc! { "$unset": unset }]
 }
 
-/// Fields that only unfinished jobs have: the held unique key, the position in a lane, and the
-/// turn.
-const UNFINISHED: [&str; 4] = ["live_key", "lane_key", "lane_seq", "turn"];
+/// Fields that only unfinished jobs have: the held unique key, and the position in a lane.
+const UNFINISHED: [&str; 3] = ["live_key", "lane_key", "lane_seq"];
 
 fn attempt(
     seq: u64,

@@ -35,7 +35,7 @@ CREATE TABLE {schema}.fair_routes (
 -- permit, 256 may have an expiry. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
 -- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
 -- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no
--- turn.
+-- turn. A running job has the turn with which it was claimed.
 -- jobs_claim: the claim order of each route and priority; also the running jobs of each route.
 -- jobs_state: the finished jobs, the longest finished first, because the columns after their finish
 -- time are NULL; also the claims of each node, because their finish time is NULL; also the pending

@@ -10,7 +10,7 @@ use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::memory::MemoryStore;
 use ratchet_core::model::{Finding, Severity};
 use ratchet_core::store::{
-    ArchiveStore, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
+    ArchiveStore, CallPolicy, Checked, DiagnosticStore, FairStore, JobStore, LockStore, NodeStore,
     PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
     VersionStore, WorkflowStore,
 };
@@ -121,6 +121,10 @@ impl Store for ObjectStore {
     }
 
     fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(&self.replica)
+    }
+
+    fn fair(&self) -> Option<&dyn FairStore> {
         Some(&self.replica)
     }
 

@@ -215,6 +215,15 @@ CREATE TABLE ratchet_permits (
     max_held INTEGER NOT NULL CHECK (max_held >= 0)
 ) STRICT, WITHOUT ROWID;
 
+-- How many jobs of a fair key may run at once. queue: a queue, or a prefix and '*'. fair_key: '' means
+-- all keys. What runs is counted, so nothing is kept of a key without a limit of its own.
+CREATE TABLE ratchet_fair_limits (
+    queue       TEXT NOT NULL,
+    fair_key    TEXT NOT NULL,
+    max_running INTEGER NOT NULL CHECK (max_running >= 0),
+    PRIMARY KEY (fair_key, queue)
+) STRICT, WITHOUT ROWID;
+
 -- The theoretical arrival time of each rate's next start, in microseconds since 1970; a row whose
 -- time has passed is as good as none.
 CREATE TABLE ratchet_rates (

@@ -42,16 +42,25 @@ fn act_on(
         .conn
         .prepare_cached(&SQL.read_state)?
         .query_row([id.as_bytes()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row::flags(row, 2)?))
+            let key = row.get(4).unwrap_or_default();
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row::flags(row, 2)?,
+                row.get(3)?,
+                key,
+            ))
         })
         .optional()?;
-    let Some((state, data, flags)) = found else {
+    let Some((state, data, flags, route, key)) = found else {
         return Ok(ActionOutcome::NotFound);
     };
     let state = JobState::from_code(state)?;
     if !from.contains(&state) {
         return Ok(ActionOutcome::NotFound);
     }
+    // The place that was free for this job may be one for another job.
+    work.note_place(route, key);
     let to = match state.respond(action) {
         Response::Refuse => return Ok(ActionOutcome::Refused(state)),
         Response::RequestCancel => {

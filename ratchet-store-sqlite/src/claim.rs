@@ -1,19 +1,22 @@
 //! Claims due jobs in exact claim order, from an index.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 
+use ratchet_core::fair::{Places, parked};
 use ratchet_core::model::{AttemptOutcome, Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput};
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::merge_admitted;
+use ratchet_core::priority::{Choice, merge_decided};
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route, StoreErrorKind,
+    ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route, StoreErrorKind,
 };
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Failure, Result};
 use crate::expiry;
 use crate::fair;
+use crate::fair_limits;
 use crate::permits;
 use crate::request::Work;
 use crate::routes::json_of;
@@ -36,12 +39,12 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
     // The loop runs more than once only if some jobs could not be read. Such jobs become failed, so
     // they are not found again.
     while claimed.len() < request.limit {
-        let chosen = choose(work, request, request.limit - claimed.len())?;
+        let (chosen, places) = choose(work, request, request.limit - claimed.len())?;
         if chosen.is_empty() {
             break;
         }
         claimed.reserve_exact(chosen.len());
-        let moved = take(work, request, &chosen, &mut claimed)?;
+        let moved = take(work, request, (&chosen, &places), &mut claimed)?;
         if !moved {
             // Otherwise the loop would choose the same jobs forever, and hold the write lock.
             let text = "the claim index names jobs that are not pending; run REINDEX";
@@ -93,10 +96,16 @@ impl Wanted {
     }
 }
 
-/// Chooses up to `limit` jobs to claim, and returns them in claim order.
-fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<Vec<JobId>> {
+/// Chooses up to `limit` jobs to claim, and returns them in claim order. Parks the jobs whose fair
+/// keys are at their limits.
+fn choose(
+    work: &mut Work<'_>,
+    request: &ClaimRequest,
+    limit: usize,
+) -> Result<(Vec<JobId>, Places)> {
+    let mut places = Places::default();
     let Some(mut wanted) = Wanted::of(work, request)? else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), places));
     };
     if wanted.fair {
         fair::wake(work, &wanted.ids)?;
@@ -105,9 +114,11 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     let mut rows = statement.query(params![wanted.ids, work.now, request.node.as_bytes()])?;
     let mut routes: Vec<i64> = Vec::new();
     let mut streams = Vec::new();
+    let limited = Limited::default();
     while let Some(row) = rows.next()? {
         let (route, level) = (row.get(0)?, row.get(1)?);
         routes.push(route);
+        let has_limits: bool = row.get(5)?;
         // The first job of a stream of turns is not the one that is due first.
         let (last, read) = if row.get(4)? {
             (Last::Turn(i64::MIN, String::new(), NO_JOB), VecDeque::new())
@@ -124,6 +135,7 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
             last,
             read,
             ended: false,
+            limited: has_limits.then_some(&limited),
         };
         streams.push((Priority::from_level(level)?, stream));
     }
@@ -133,12 +145,41 @@ fn choose(work: &mut Work<'_>, request: &ClaimRequest, limit: usize) -> Result<V
     for (_, stream) in &mut streams {
         stream.chunk = chunk;
     }
-    let admit = |stream: usize| match wanted.permitted.get(&routes[stream]) {
-        None => true,
-        Some(route) => wanted.budget.take(route),
+    let (conn, now) = (work.conn, work.now);
+    let decide = |stream: usize, id: JobId| {
+        let permitted = wanted.permitted.get(&routes[stream]);
+        if permitted.is_some_and(|route| wanted.budget.rest(route) == Some(0)) {
+            return Ok(Choice::End);
+        }
+        let key = limited.borrow().get(&id).map(|(key, _)| key.clone());
+        let queue = match &key {
+            None => None,
+            Some(_) => work.routes.get(conn, routes[stream])?,
+        };
+        let admission = match (queue.map(|route| route.queue.clone()), key) {
+            (Some(queue), Some(key)) => {
+                let free = || fair_limits::free_places(work, &queue, &key);
+                places.admit(id, (&queue, &key), free)?
+            }
+            _ => Choice::Take,
+        };
+        if let Some(route) = permitted.filter(|_| admission == Choice::Take) {
+            wanted.budget.take(route);
+        }
+        Ok(admission)
     };
-    merge_admitted(streams, request.aging, work.now, limit, admit)
+    let chosen = merge_decided(streams, request.aging, now, limit, decide)?;
+    let mut park = conn.prepare_cached(&SQL.give_turn)?;
+    let limited = limited.borrow();
+    for id in places.parked() {
+        let run_at = limited.get(id).map_or(0, |(_, run_at)| *run_at);
+        park.execute(params![id.as_bytes(), parked(run_at)])?;
+    }
+    Ok((chosen, places))
 }
+
+/// Fair key and due time of the jobs that were read, if any key has a limit.
+type Limited = RefCell<HashMap<JobId, (Name, i64)>>;
 
 /// An iterator over the due jobs of one route and priority, in the order in which claims take them.
 /// It reads the jobs in chunks when they are needed.
@@ -152,6 +193,8 @@ struct Stream<'a> {
     last: Last,
     read: VecDeque<(i64, JobId)>,
     ended: bool,
+    /// Where to note the fair keys of the jobs that are read.
+    limited: Option<&'a Limited>,
 }
 
 /// The place of the last job that was read of a stream.
@@ -190,6 +233,11 @@ impl Stream<'_> {
         while let Some(row) = rows.next()? {
             let (run_at, id) = (row.get(0)?, row::job_id(row, 1)?);
             self.read.push_back((run_at, id));
+            if let (Some(limited), Last::Turn(..)) = (self.limited, &self.last)
+                && let Ok(Some(key)) = row::name(row, 3, "fair_key")
+            {
+                limited.borrow_mut().insert(id, (key, run_at));
+            }
             self.last = match &self.last {
                 Last::Due(..) => Last::Due(run_at, id),
                 Last::Turn(..) => Last::Turn(row.get(2)?, row.get(3)?, id),
@@ -221,7 +269,7 @@ impl Iterator for Stream<'_> {
 fn take(
     work: &mut Work<'_>,
     request: &ClaimRequest,
-    chosen: &[JobId],
+    (chosen, places): (&[JobId], &Places),
     claimed: &mut Vec<ClaimedJob>,
 ) -> Result<bool> {
     let mut read = work.conn.prepare_cached(&SQL.claim_read)?;
@@ -244,6 +292,7 @@ fn take(
         match found {
             Ok((mut job, flags)) => {
                 update.execute(params![id.as_bytes(), request.node.as_bytes(), work.now])?;
+                job.claim.limited = places.is_limited(*id);
                 job.claim.expires_at = expiry::begin(work, *id, flags)?;
                 if let Some(input) = &mut job.input
                     && job.claim.token.seq > 1
@@ -255,6 +304,9 @@ fn take(
             Err((problem, claim_seq, data, flags)) => {
                 let text = problem.of_stored_job();
                 tracing::warn!(job = %id, error = text, "failed a job that cannot be read");
+                if places.is_limited(*id) {
+                    fair_limits::note_place_of(work, *id)?;
+                }
                 fail_unreadable(work, *id, claim_seq, data, flags, &text)?;
             }
         }

@@ -111,7 +111,10 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
     let job = change.job();
     let id = job.as_bytes();
     let mut data = conn.prepare_cached(&SQL.find_holder)?;
-    let data: i64 = data.query_row([id], |row| row.get(4))?;
+    let (data, route, key): (i64, _, _) = data.query_row([id], |row| {
+        Ok((row.get(4)?, row.get(7)?, row.get(8).unwrap_or_default()))
+    })?;
+    work.note_place(route, key);
     match change {
         HolderChange::Replace {
             payload,

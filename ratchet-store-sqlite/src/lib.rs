@@ -20,6 +20,7 @@ mod enqueue;
 mod error;
 mod expiry;
 mod fair;
+mod fair_limits;
 mod jobs;
 mod lanes;
 mod links;

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["c0725de70cbe67c84ff8c5e7f4be023726982846a4a460e4c47f02d0e44aaecf"];
+        &["604398a2bfe5454c9eb87c44569c6addab829cb69a947abbdf9845656968a6cf"];
 
     #[test]
     fn versions_have_no_gaps() {

@@ -42,6 +42,8 @@ struct Running {
     node: Option<NodeId>,
     data: i64,
     flags: JobFlags,
+    /// The route, and the fair key if any key has a limit.
+    place: (i64, Option<String>),
 }
 
 impl Running {
@@ -56,6 +58,7 @@ impl Running {
             node: row::node_id(row, 6)?,
             data: row.get(7)?,
             flags: row::flags(row, 8)?,
+            place: (row.get(9)?, row.get(10).unwrap_or_default()),
         })
     }
 }
@@ -119,6 +122,8 @@ fn take_back(work: &Work<'_>, claim: &Running, effect: ReclaimEffect) -> Result<
         ])?;
         return Ok(reclaimed);
     }
+    let (route, key) = claim.place.clone();
+    work.note_place(route, key);
     let terminal = effect.state.is_terminal();
     work.conn
         .prepare_cached(&SQL.reclaim_job)?

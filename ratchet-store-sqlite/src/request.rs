@@ -1,6 +1,7 @@
 //! Requests of callers to the store's threads.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::connection::Clock;
 use crate::error::{Failure, Result};
+use crate::fair_limits;
 use crate::links::{self, Come};
 use crate::routes::Routes;
 use crate::statements::Connection;
@@ -41,6 +43,8 @@ pub(crate) struct Work<'a> {
     pub(crate) now: i64,
     /// Ended jobs and changed batches of this request, on which other jobs may depend.
     pub(crate) come: RefCell<Come>,
+    /// Routes and fair keys of this request that may have free places for parked jobs.
+    pub(crate) freed: RefCell<BTreeSet<(i64, String)>>,
     /// Number of jobs that this request has inserted.
     pub(crate) appended: i64,
 }
@@ -53,7 +57,23 @@ impl<'a> Work<'a> {
             routes,
             now,
             come: RefCell::default(),
+            freed: RefCell::default(),
             appended: 0,
+        }
+    }
+
+    /// Applies the consequences of the jobs that ended, of the batches that changed and of the
+    /// places of fair keys that became free. Must run at the end of the request.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        links::follow(self)?;
+        fair_limits::fill_places(self)
+    }
+
+    /// Notes that a fair key may have a free place in the queue of a route. Does nothing without a
+    /// key.
+    pub(crate) fn note_place(&self, route: i64, key: Option<String>) {
+        if let Some(key) = key {
+            self.freed.borrow_mut().insert((route, key));
         }
     }
 }
@@ -91,14 +111,14 @@ impl Session {
         Ok(())
     }
 
-    /// Runs `step` at the current time. Then applies the consequences of the jobs that ended in
-    /// `step` and of the batches that changed. A panic in `step` becomes a failure.
+    /// Runs `step` at the current time. Then [finishes](Work::finish) the request. A panic in `step`
+    /// becomes a failure.
     pub(crate) fn run<T>(&mut self, step: impl FnOnce(&mut Work<'_>) -> Result<T>) -> Result<T> {
         let now = self.clock.now(&self.conn)?;
         let mut work = Work::new(Connection::new(&self.conn), &mut self.routes, now);
         let step = || {
             let answer = step(&mut work)?;
-            links::follow(&work)?;
+            work.finish()?;
             // The jobs are counted before the commit. Otherwise the coordinator could mistake this
             // store's own jobs for those of other processes.
             self.appended.fetch_add(work.appended, Ordering::SeqCst);

@@ -47,6 +47,8 @@ fn settle_one(
         NextRun::Unchanged => None,
         NextRun::In(delay) => Some(work.now.saturating_add(duration_millis(delay))),
     };
+    let (route, key) = held.place.clone();
+    work.note_place(route, key);
     let terminal = effect.state.is_terminal();
     let succeeded = effect.state == JobState::Succeeded;
     let ran_for_us = settlement.ran_for.map(duration_micros);
@@ -201,6 +203,8 @@ struct Held {
     node: Option<[u8; 16]>,
     data: i64,
     flags: JobFlags,
+    /// The route, and the fair key if any key has a limit.
+    place: (i64, Option<String>),
 }
 
 impl Held {
@@ -252,6 +256,7 @@ fn read_claim(read: &mut CachedStatement<'_>, token: ClaimToken) -> Result<Optio
                 node: row.get(5)?,
                 data: row.get(6)?,
                 flags: row::flags(row, 7)?,
+                place: (row.get(8)?, row.get(9).unwrap_or_default()),
             })
         })
         .optional()?;

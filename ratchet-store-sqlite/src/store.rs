@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::model::{Enqueued, NewJob};
 use ratchet_core::store::{
-    ArchiveStore, CallPolicy, Checked, DiagnosticStore, JobStore, LockStore, NodeStore,
+    ArchiveStore, CallPolicy, Checked, DiagnosticStore, FairStore, JobStore, LockStore, NodeStore,
     PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
     TransactionStore, VersionStore, WorkflowStore, check_enqueue,
 };
@@ -21,7 +21,6 @@ use crate::config::{Builder, Config, Location, require_scheme};
 use crate::coordinator::SqliteCoordinator;
 use crate::enqueue;
 use crate::error::{Failure, Result as Inner};
-use crate::links;
 use crate::migrate;
 use crate::queue::Urgency;
 use crate::readers::Readers;
@@ -162,7 +161,7 @@ impl SqliteStore {
             let mut routes = Routes::default();
             let mut work = Work::new(Connection::new(tx), &mut routes, now);
             let enqueued = enqueue::enqueue(&mut work, jobs)?;
-            links::follow(&work)?;
+            work.finish()?;
             Ok(enqueued)
         });
         let end = match &enqueued {
@@ -374,6 +373,10 @@ impl Store for SqliteStore {
     }
 
     fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn fair(&self) -> Option<&dyn FairStore> {
         Some(self)
     }
 

@@ -20,7 +20,8 @@ fn main() -> ExitCode {
     let attach = |path: String| async move {
         Ok(Arc::new(SqliteStore::builder(path).connect().await?) as SharedStore)
     };
-    let powers = [Power::STORE, &[Power::FairKeys, Power::Transactions]].concat();
+    let more = [Power::FairKeys, Power::FairLimits, Power::Transactions];
+    let powers = [Power::STORE, &more].concat();
     Suite::new("sqlite", &powers)
         .attach(attach)
         .run(async { Provision::ready(|| async { SqliteFixture::new() }) })

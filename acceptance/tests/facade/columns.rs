@@ -83,6 +83,8 @@ fn every_column_is_in_every_sql_store() {
     // a column to report whether the limit granted the start.
     let rates = postgres.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
+    // The fourth difference: PostgreSQL and SQL Server refuse limits of fair keys.
+    assert!(sqlite.remove("fair_limits").is_some());
     // Each store creates its table of migrations separately.
     sqlite.remove("migrations");
     postgres.remove("migrations");
@@ -96,7 +98,7 @@ fn every_column_is_in_every_sql_store() {
     sqlserver.remove("migrations");
     let rates = sqlserver.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
-    // The fourth difference: SQL Server refuses fair keys.
+    // The fifth difference: SQL Server refuses fair keys.
     let fair = [
         ("routes", "fair"),
         ("jobs", "fair_key"),

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 
 fn main() -> ExitCode {
     // `KvStore` has every part except diagnostics, and the fixture below has every power.
-    let more = [Power::MachineClock, Power::FairKeys];
+    let more = [Power::MachineClock, Power::FairKeys, Power::FairLimits];
     let powers = Power::STORE.iter().chain(&more).copied();
     let powers: Vec<Power> = powers
         .filter(|power| *power != Power::Diagnostics)

@@ -94,6 +94,8 @@ pub(crate) enum Command {
     Pauses,
     /// Show the fair keys with the most running and waiting jobs
     Keys(Keys),
+    /// List, set and remove limits: how many jobs of a fair key may run at once
+    Limits(Limits),
     /// List, show, pause, resume and trigger recurring definitions
     Recurring(Recurring),
     /// Show the locks and their owners
@@ -200,6 +202,41 @@ pub(crate) struct Keys {
     /// Maximum number of keys to show
     #[arg(long, default_value_t = 20)]
     pub(crate) limit: usize,
+}
+
+/// The arguments of `ratchet limits`.
+#[derive(Args, Debug)]
+pub(crate) struct Limits {
+    #[command(subcommand)]
+    pub(crate) command: Option<LimitsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LimitsCommand {
+    /// List the limits (the default)
+    List,
+    /// Limit how many jobs of each fair key of a queue may run at once, in the whole cluster
+    Set {
+        #[command(flatten)]
+        scope: LimitScope,
+        /// How many jobs; 0 pauses the keys
+        max: u32,
+    },
+    /// Remove a limit
+    Remove {
+        #[command(flatten)]
+        scope: LimitScope,
+    },
+}
+
+/// The fair keys to which a limit applies.
+#[derive(Args, Debug)]
+pub(crate) struct LimitScope {
+    /// The name of a queue, or a pattern such as `mail*` for all queues that begin with `mail`
+    pub(crate) queue: String,
+    /// Only this fair key; its limit replaces that of the queue
+    #[arg(long)]
+    pub(crate) key: Option<String>,
 }
 
 /// Who pauses a queue or a kind, and why.

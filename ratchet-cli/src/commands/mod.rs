@@ -7,6 +7,7 @@ mod doctor;
 mod enqueue;
 mod jobs;
 mod keys;
+mod limits;
 mod locks;
 mod migrate;
 mod nodes;
@@ -34,6 +35,7 @@ pub(crate) async fn run(app: &mut App, command: Command) -> Result<(), Failure> 
         Command::Kinds(what) => interruptible(pauses::kinds(app, what)).await,
         Command::Pauses => interruptible(pauses::list(app)).await,
         Command::Keys(args) => interruptible(keys::run(app, args)).await,
+        Command::Limits(what) => interruptible(limits::run(app, what.command)).await,
         Command::Recurring(what) => interruptible(recurring::run(app, what.command)).await,
         Command::Locks => interruptible(locks::run(app)).await,
         Command::Doctor(what) => interruptible(doctor::run(app, what)).await,

@@ -349,6 +349,29 @@ fn queues_are_paused_and_resumed() {
 }
 
 #[test]
+fn limits_of_fair_keys_are_set_listed_and_removed() {
+    let dir = WorkDir::migrated();
+    dir.run(&["limits"])
+        .exits(0)
+        .says("no fair key has a limit");
+    let set = ["limits", "set", "mail*", "4"];
+    assert_eq!(dir.json(&set)["changed"], true);
+    dir.run(&set).exits(0).says("the same");
+    let of_key = ["limits", "set", "mail", "0", "--key", "tenant:7"];
+    dir.run(&of_key).exits(0).says("Done");
+    let listed = dir.run(&["limits", "list"]).exits(0);
+    for text in ["mail*", "(each)", "4", "tenant:7", "0"] {
+        assert!(listed.stdout.contains(text), "{listed:?}");
+    }
+    let limits = &dir.json(&["limits"])["limits"];
+    assert_eq!(limits[0]["key"], "tenant:7");
+    assert_eq!(limits[1]["max"], 4);
+    let remove = ["limits", "remove", "mail", "--key", "tenant:7"];
+    dir.run(&remove).exits(0).says("Done");
+    dir.run(&remove).exits(0).says("no such limit");
+}
+
+#[test]
 fn kinds_are_paused_and_resumed_with_a_reason() {
     let dir = WorkDir::migrated();
     dir.run(&["pauses"]).exits(0).says("nothing is paused");

@@ -1,5 +1,7 @@
 //! Fair keys: the keys of a route and priority take turns.
 
+use std::collections::HashMap;
+
 use ratchet_core::OnConflict;
 use ratchet_core::fair::WOKEN_BY_A_CLAIM;
 
@@ -160,6 +162,44 @@ cases! {
         assert!(order.contains(&other) && order.contains(&first[1]), "{order:?}");
     }
 
+    #[proves("fair.due", "fair.turn")]
+    #[needs(FairKeys)]
+    async fn a_reclaimed_job_goes_behind_the_others_of_its_key(cx: &Cx) {
+        let node = cx.node().await;
+        let jobs = node.add_all(&flood("a", 3)).await;
+        let lost = cx.node().await;
+        lost.beat().await;
+        assert_eq!(lost.claim_ids(1).await, jobs[..1]);
+        lost.die().await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        assert_eq!(order(&node, 3).await, [jobs[1], jobs[2], jobs[0]]);
+    }
+
+    #[proves("fair.turn", "permit.order")]
+    #[needs(FairKeys, Permits)]
+    async fn jobs_with_a_permit_take_turns(cx: &Cx) {
+        let node = cx.node().await;
+        let permits = node.store.permits();
+        let permits = permits.expect("the case needs the power Permits");
+        ok(permits.set_permits(&name("api"), 1, IfKnown::Change).await);
+        let needing = |key: &str, count| -> Vec<NewJob> {
+            flood(key, count).into_iter().map(|job| job.permit("api")).collect()
+        };
+        let noisy = node.add_all(&needing("a", 12)).await;
+        let quiet = node.add_all(&needing("b", 2)).await;
+        // Each claim could take more jobs than there are permits.
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let claimed = node.claim(9).await;
+            order.extend(ids(&claimed));
+            for job in claimed {
+                node.succeed(job.claim.token).await;
+            }
+        }
+        let expected = [noisy[0], quiet[0], noisy[1], quiet[1], noisy[2], noisy[3]];
+        assert_eq!(order, expected);
+    }
+
     #[proves("fair.turn")]
     #[needs(FairKeys)]
     async fn many_keys_with_one_turn_are_claimed_at_once(cx: &Cx) {
@@ -167,7 +207,30 @@ cases! {
         node.add(of("first")).await;
         let keys: Vec<NewJob> = (0..60).map(|key| of(&format!("key {key}"))).collect();
         node.add_all(&keys).await;
-        assert_eq!(node.claim_ids(61).await.len(), 61);
+        // With two streams of jobs, a store may read the jobs of one turn in several steps.
+        node.add(job()).await;
+        assert_eq!(node.claim_ids(62).await.len(), 62);
+    }
+
+    #[proves("fair.turn", "fair.bound")]
+    #[needs(FairKeys)]
+    async fn jobs_that_are_enqueued_one_by_one_take_turns(cx: &Cx) {
+        let node = cx.node().await;
+        let mut of_key: HashMap<&str, Vec<JobId>> = HashMap::new();
+        for key in ["a", "a", "a", "b", "b"] {
+            of_key.entry(key).or_default().push(node.add(of(key)).await);
+        }
+        let (a, b) = (&of_key["a"], &of_key["b"]);
+        assert_eq!(order(&node, 5).await, [a[0], b[0], a[1], b[1], a[2]]);
+    }
+
+    #[proves("fair.turn", "fair.due")]
+    #[needs(FairKeys, Clock)]
+    async fn turns_are_used_while_the_clock_is_behind(cx: &Cx) {
+        let node = cx.node().await;
+        let jobs = node.add_all(&["a", "b", "a"].map(of)).await;
+        cx.set_back(HOUR).await;
+        assert_eq!(order(&node, 3).await, jobs);
     }
 
     #[proves("fair.plain", "claim.order")]

@@ -17,6 +17,7 @@ mod enqueue;
 mod errors;
 mod expiry;
 mod fair;
+mod fair_limit;
 mod given_up;
 mod guard;
 mod keys;
@@ -110,6 +111,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     limits::CASES,
     errors::CASES,
     fair::CASES,
+    fair_limit::CASES,
     migrate::CASES,
     concurrency::CASES,
     differential::CASES,

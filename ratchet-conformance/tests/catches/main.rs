@@ -3,6 +3,7 @@
 
 mod answers;
 mod archive;
+mod fair;
 mod flows;
 mod jobs;
 mod messages;
@@ -20,7 +21,12 @@ use sabotage::{Sabotage, SabotagedFixture, powers};
 
 /// Returns every sabotage together with the case that catches it.
 fn catches() -> impl Iterator<Item = (Sabotage, &'static str)> {
-    let all = [pairs::CATCHES, answers::CATCHES, mutants::CATCHES];
+    let all = [
+        pairs::CATCHES,
+        answers::CATCHES,
+        mutants::CATCHES,
+        fair::CATCHES,
+    ];
     all.into_iter().flatten().copied()
 }
 
@@ -83,6 +89,9 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::ListsHeldLocksOnly,
     Sabotage::TakesNoKindsForSilence,
     Sabotage::LosesTotals,
+    Sabotage::IgnoresFairLimits,
+    Sabotage::LimitsAllKeysOfTheQueue,
+    Sabotage::KeepsRemovedFairLimits,
 ];
 
 async fn check(sabotage: Sabotage, case: &str) -> Result<(), Failure> {

@@ -11,9 +11,9 @@ use ratchet_conformance::{
 use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator, Wakeup, WakeupStream};
 use ratchet_core::model::ClaimedJob;
 use ratchet_core::store::{
-    ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
-    QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore,
-    WorkflowStore,
+    ArchiveStore, CallPolicy, DiagnosticStore, FairStore, JobStore, LockStore, NodeStore,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    VersionStore, WorkflowStore,
 };
 use ratchet_core::{
     BatchId, ClaimToken, Condition, Enqueued, Fence, Incarnation, JobId, JobRecord, Json,
@@ -45,6 +45,10 @@ sabotages! {
     ForgetsIdempotencyKeysOnPurge,
     SharesOneFairKey,
     ForgetsFairWeights,
+    IgnoresFairLimits,
+    LimitsAllKeysOfTheQueue,
+    TakesPatternsForQueues,
+    KeepsRemovedFairLimits,
     TakesTurnsAway,
     NeverFreesUniqueKeys,
     FreesUniqueKeysOnClaim,
@@ -385,6 +389,10 @@ impl Store for Sabotaged {
         Some(self)
     }
 
+    fn fair(&self) -> Option<&dyn FairStore> {
+        Some(self)
+    }
+
     fn rates(&self) -> Option<&dyn RateStore> {
         Some(self)
     }
@@ -467,7 +475,7 @@ impl Fixture for SabotagedFixture {
 /// this process.
 pub(crate) fn powers() -> Vec<Power> {
     let mut powers = Power::STORE.to_vec();
-    powers.push(Power::FairKeys);
+    powers.extend([Power::FairKeys, Power::FairLimits]);
     powers.retain(|power| *power != Power::Processes);
     powers
 }

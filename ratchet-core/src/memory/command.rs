@@ -10,10 +10,10 @@ use crate::error::{InvalidInput, Result, StoreError, StoreErrorKind};
 use crate::id::{BatchId, Fence, JobId, NodeId};
 use crate::model::{
     Acted, ArchivePurge, BatchClosed, BatchPurge, ClaimRequest, ClaimedJob, Delivered,
-    DueRecurring, Enqueued, Fenced, Fired, Guard, Guarded, Heartbeat, HeartbeatReply, NewJob,
-    NodeStatus, NodeSweep, PauseRequest, PauseScope, PurgeRequest, PutOutcome, PutRecurring,
-    RateAnswer, RateRequest, ReclaimRequest, Reclaimed, RecurringClaimRequest, RecurringFiring,
-    Report, Reported, RetireRecurring, Settlement, Signal, SweptNodes, document,
+    DueRecurring, Enqueued, FairScope, Fenced, Fired, Guard, Guarded, Heartbeat, HeartbeatReply,
+    NewJob, NodeStatus, NodeSweep, PauseRequest, PauseScope, PurgeRequest, PutOutcome,
+    PutRecurring, RateAnswer, RateRequest, ReclaimRequest, Reclaimed, RecurringClaimRequest,
+    RecurringFiring, Report, Reported, RetireRecurring, Settlement, Signal, SweptNodes, document,
 };
 use crate::name::Name;
 use crate::state::{JobAction, JobState};
@@ -75,6 +75,10 @@ pub enum Command<'a> {
         resource: Name,
         max: u32,
         if_known: IfKnown,
+    },
+    SetFairLimit {
+        scope: FairScope,
+        max: Option<u32>,
     },
     Take(Arg<'a, [RateRequest]>),
     ForgetIdle {
@@ -157,6 +161,7 @@ impl Command<'_> {
                 max,
                 if_known,
             },
+            Self::SetFairLimit { scope, max } => Command::SetFairLimit { scope, max },
             Self::Take(requests) => Command::Take(requests.into_owned()),
             Self::ForgetIdle { limit } => Command::ForgetIdle { limit },
             Self::CreateBatch(batch) => Command::CreateBatch(batch),
@@ -207,6 +212,7 @@ impl Command<'_> {
             | Self::ActOn { .. }
             | Self::Resume(_)
             | Self::SetPermits { .. }
+            | Self::SetFairLimit { .. }
             | Self::CloseBatch(_)
             | Self::Deliver(_)
             | Self::Expire { .. }
@@ -258,6 +264,7 @@ impl Command<'_> {
             Self::Release { .. } => "release",
             Self::Bump { .. } => "bump",
             Self::SetPermits { .. } => "set_permits",
+            Self::SetFairLimit { .. } => "set_fair_limit",
             Self::Take(_) => "take",
             Self::ForgetIdle { .. } => "forget_idle",
             Self::CreateBatch(_) => "create_batch",
@@ -424,6 +431,7 @@ impl Tables {
     pub(super) fn apply(&mut self, entry: &Entry<'_>) -> Answer {
         let answer = self.change_by(&entry.command, entry.at);
         self.follow_ends(entry.at);
+        self.fill_places(entry.at);
         answer
     }
 
@@ -457,6 +465,7 @@ impl Tables {
                 max,
                 if_known,
             } => self.set_permits(resource, *max, *if_known).into(),
+            Command::SetFairLimit { scope, max } => self.set_fair_limit(scope, *max).into(),
             Command::Take(requests) => self.take(requests, now).into(),
             Command::ForgetIdle { limit } => self.forget_idle(*limit, now).into(),
             Command::CreateBatch(batch) => self.create_batch(*batch, now).into(),

@@ -1,9 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
-use crate::fair::{self, Last};
+use crate::fair::{self, FIRST_PARKED, Last};
 use crate::id::JobId;
-use crate::model::{FairKey, JobRecord, StoredJob, is_expired};
+use crate::model::{FairKey, FairScope, JobRecord, StoredJob, is_expired};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::route::Route;
@@ -40,22 +40,32 @@ pub(super) struct FairLevel {
     due: BTreeSet<(i64, JobId)>,
     /// The jobs without a turn, in the same way.
     asleep: BTreeSet<(i64, JobId)>,
-    /// The jobs with a turn in claim order, with their due times.
+    /// The jobs with a turn in claim order, with their due times. Parked jobs come last.
     pub(super) turns: BTreeMap<(i64, Name, JobId), i64>,
     /// The turns of each key, with the costs of the jobs.
     keys: BTreeMap<Name, BTreeMap<(i64, JobId), u32>>,
 }
 
+/// The place of the first parked job of a key.
+const FIRST: (i64, JobId) = (FIRST_PARKED, JobId::from_bytes([0; 16]));
+
 impl FairLevel {
     /// Returns the turn of a job of this key that is due at `now`.
     fn turn(&self, key: &FairKey, now: i64) -> i64 {
         let first = self.turns.first_key_value().map(|((turn, ..), _)| *turn);
-        let last = self.keys.get(key.name()).and_then(BTreeMap::last_key_value);
+        let first = first.filter(|turn| !fair::is_parked(*turn));
+        let last = self.turns_of(key.name()).next_back();
         let last = last.map(|((turn, _), cost)| Last {
             turn: *turn,
             cost: *cost,
         });
         fair::turn(first, last, key.cost(), now)
+    }
+
+    /// Returns the jobs of a key that have turns and are not parked.
+    fn turns_of(&self, key: &Name) -> impl DoubleEndedIterator<Item = (&(i64, JobId), &u32)> {
+        let of_key = self.keys.get(key).into_iter();
+        of_key.flat_map(|turns| turns.range(..FIRST))
     }
 
     fn add(&mut self, job: &StoredJob, key: &FairKey, run_at: i64) {
@@ -106,6 +116,7 @@ impl PendingJobs {
         let plain = plain.take_while(move |(run_at, _)| *run_at <= now).copied();
         let fair = self.fair.iter().filter(move |_| fair);
         let turns = fair.flat_map(|fair| &fair.turns);
+        let turns = turns.take_while(|((turn, ..), _)| !fair::is_parked(*turn));
         let turns = turns.map(|((.., id), run_at)| (*run_at, *id));
         plain.chain(turns).map(Ok)
     }
@@ -154,6 +165,39 @@ impl Indexes {
         });
         let due: BTreeSet<&(i64, JobId)> = due.collect();
         due.into_iter().take(limit).map(|(_, id)| *id).collect()
+    }
+
+    /// Returns the parked jobs of a scope.
+    pub(super) fn parked(&self, scope: &FairScope) -> Vec<JobId> {
+        let levels = self.pending_levels(|route| scope.has_queue(&route.queue));
+        let fair = levels
+            .iter()
+            .filter_map(|(_, _, level)| level.fair.as_ref());
+        let of_scope = |key: &Name| scope.fair_key().is_none_or(|of| of == key);
+        let keys = fair.flat_map(|fair| &fair.keys);
+        let keys = keys.filter(|(key, _)| of_scope(key));
+        let parked = keys.flat_map(|(_, turns)| turns.range(FIRST..));
+        parked.map(|((_, id), _)| *id).collect()
+    }
+
+    /// Returns the first parked jobs of a key in each level of a queue. `places` returns how many,
+    /// from the number of the key's jobs in the level that have turns and are not parked.
+    pub(super) fn first_parked(
+        &self,
+        queue: &Name,
+        key: &Name,
+        places: impl Fn(u64) -> u64,
+    ) -> Vec<JobId> {
+        let mut first = Vec::new();
+        for (_, _, level) in self.pending_levels(|route| route.queue == *queue) {
+            let Some(fair) = &level.fair else { continue };
+            let ahead = fair.turns_of(key).count() as u64;
+            let parked = fair.keys.get(key).into_iter();
+            let parked = parked.flat_map(|turns| turns.range(FIRST..));
+            let ids = parked.zip(0..places(ahead));
+            first.extend(ids.map(|(((_, id), _), _)| *id));
+        }
+        first
     }
 
     /// Returns the turn of this job if it sleeps and is due at `now`.

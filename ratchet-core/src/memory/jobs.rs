@@ -1,9 +1,11 @@
+use std::convert::Infallible;
+
 use async_trait::async_trait;
 
 use super::tables::Tables;
 use super::{Command, MemoryStore};
 use crate::error::Result;
-use crate::fair::WOKEN_BY_A_CLAIM;
+use crate::fair::{Places, WOKEN_BY_A_CLAIM};
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
@@ -12,7 +14,7 @@ use crate::model::{
     Reported, Settlement, StateCounts, StoredJob,
 };
 use crate::permit::Budget;
-use crate::priority::merge_admitted;
+use crate::priority::{Choice, merge_decided};
 use crate::route::Route;
 use crate::state::{JobAction, JobState};
 use crate::store::JobStore;
@@ -132,17 +134,26 @@ impl Tables {
 
     /// Returns whether a claim at this time changes nothing.
     pub(super) fn claims_nothing(&self, request: &ClaimRequest, now: i64) -> bool {
-        self.sleepers(request, now).is_empty() && self.choose(request, now).is_empty()
+        let chosen = || self.choose(request, now);
+        let is_empty = |(claimed, places): (Vec<JobId>, Places)| {
+            claimed.is_empty() && places.parked().is_empty()
+        };
+        self.sleepers(request, now).is_empty() && is_empty(chosen())
     }
 
     pub(super) fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
         let sleepers = self.sleepers(request, now);
         self.give_turns(sleepers, now);
-        let chosen = self.choose(request, now);
+        let (chosen, places) = self.choose(request, now);
+        for id in places.parked() {
+            self.change(*id, StoredJob::park);
+        }
         let claim = |id: JobId| {
-            self.change(id, |job| ClaimedJob {
-                claim: job.claim(request.node, now),
-                input: request.payloads.then(|| job.input()),
+            self.change(id, |job| {
+                let mut claim = job.claim(request.node, now);
+                claim.limited = places.is_limited(id);
+                let input = request.payloads.then(|| job.input());
+                ClaimedJob { claim, input }
             })
         };
         let mut claimed: Vec<ClaimedJob> = chosen.into_iter().filter_map(claim).collect();
@@ -159,17 +170,36 @@ impl Tables {
         self.indexes.sleepers(awake, now, WOKEN_BY_A_CLAIM)
     }
 
-    /// Returns the jobs that a claim at this time takes, in the order in which it takes them.
-    fn choose(&self, request: &ClaimRequest, now: i64) -> Vec<JobId> {
+    /// Returns the jobs that a claim at this time takes, in the order in which it takes them, and
+    /// the places of fair keys that it uses.
+    fn choose(&self, request: &ClaimRequest, now: i64) -> (Vec<JobId>, Places) {
         let mut budget = Budget::new(self.held_permits());
         let levels = self.indexes.pending_levels(self.claimable(request));
         // Two streams for each level: the jobs without and those with a fair key.
         let streams = levels.iter().flat_map(|(_, priority, level)| {
             [false, true].map(|fair| (*priority, level.claimable(fair, now)))
         });
-        let admit = |stream: usize| budget.take(levels[stream / 2].0);
-        let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
-        chosen
+        let mut places = Places::default();
+        let decide = |stream: usize, id: JobId| {
+            let route = levels[stream / 2].0;
+            if budget.rest(route) == Some(0) {
+                return Ok(Choice::End);
+            }
+            let key = self.job(id).and_then(StoredJob::fair_key);
+            let admission = match key.filter(|_| !self.fair_limits.is_empty()) {
+                None => Choice::Take,
+                Some(key) => {
+                    let free = || Ok::<_, Infallible>(self.free_places(&route.queue, key));
+                    places.admit(id, (&route.queue, key), free)?
+                }
+            };
+            if admission == Choice::Take {
+                budget.take(route);
+            }
+            Ok(admission)
+        };
+        let Ok(chosen) = merge_decided(streams, request.aging, now, request.limit, decide);
+        (chosen, places)
     }
 
     /// Returns whether a claim may take jobs of a route.

@@ -33,6 +33,7 @@ mod clock;
 mod command;
 mod diagnostics;
 mod enqueue;
+mod fair;
 mod faults;
 mod indexes;
 mod jobs;
@@ -68,9 +69,9 @@ pub use snapshot::Snapshot;
 use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
 use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::store::{
-    ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
-    QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore,
-    WorkflowStore,
+    ArchiveStore, CallPolicy, DiagnosticStore, FairStore, JobStore, LockStore, NodeStore,
+    PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo,
+    VersionStore, WorkflowStore,
 };
 use crate::time;
 use faults::FaultPlan;
@@ -295,6 +296,10 @@ impl Store for MemoryStore {
     }
 
     fn permits(&self) -> Option<&dyn PermitStore> {
+        Some(self)
+    }
+
+    fn fair(&self) -> Option<&dyn FairStore> {
         Some(self)
     }
 

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::indexes::Indexes;
 use super::lanes::Lanes;
 use super::links::Links;
 use crate::id::{JobId, NodeId};
-use crate::model::{Attempt, NodeRecord, Pauses, RecurringRecord, StoredJob};
+use crate::model::{Attempt, FairLimits, NodeRecord, Pauses, RecurringRecord, StoredJob};
 use crate::name::Name;
 use crate::store::StoredLock;
 
@@ -39,6 +39,12 @@ pub(super) struct Tables {
     pub(super) archive: BTreeMap<JobId, Archived>,
     /// The maximum number of permits of each resource.
     pub(super) permits: BTreeMap<Name, u32>,
+    /// The limits of fair keys.
+    #[serde(default, skip_serializing_if = "FairLimits::is_empty")]
+    pub(super) fair_limits: FairLimits,
+    /// The queues and fair keys that may have free places for parked jobs since the call began.
+    #[serde(skip)]
+    pub(super) freed: BTreeSet<(Name, Name)>,
     /// The theoretical arrival time of each rate key, in microseconds since 1970.
     pub(super) rates: BTreeMap<Name, i64>,
 }
@@ -106,6 +112,7 @@ impl Tables {
         id: JobId,
         change: impl FnOnce(&mut StoredJob) -> T,
     ) -> Option<(T, Option<JobId>)> {
+        self.note_place(id);
         let job = self.jobs.get_mut(&id)?;
         self.indexes.remove(job);
         let unfinished = !job.record.state.is_terminal();

@@ -68,6 +68,10 @@ impl Tables {
                 let paused = self.pauses.contains(scope);
                 (!paused).then_some(Answer::Changed(Changed::Unchanged))
             }
+            Command::SetFairLimit { scope, max } => {
+                let same = self.fair_limits.get(scope) == *max;
+                same.then_some(Answer::Changed(Changed::Unchanged))
+            }
             Command::Acquire { .. } | Command::Renew { .. } | Command::Release { .. } => {
                 self.lost_lock(command, now)
             }

@@ -177,6 +177,10 @@ pub struct Claim {
     /// to its batch. Links that are added while the job runs do not count. A store may set this to
     /// true even if no job waits.
     pub awaited: bool,
+    /// Whether another job of the same fair key may wait for the end of this claim, because the
+    /// key has a limit. A store may set this to true even if no job waits.
+    #[serde(default)]
+    pub limited: bool,
     /// The trace context with which the job was enqueued. `None` if it was enqueued without a
     /// trace.
     pub trace: Option<TraceContext>,
@@ -204,6 +208,7 @@ impl Claim {
             stall_timeout: None,
             lane: None,
             awaited: false,
+            limited: false,
             trace: None,
             expires_at: None,
         }
@@ -227,6 +232,7 @@ impl Claim {
             stall_timeout: spec.stall_timeout,
             lane: spec.lane.clone(),
             awaited: spec.batch.is_some(),
+            limited: false,
             trace: spec.trace.clone(),
             expires_at: job.expires_at,
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
+use crate::fair;
 use crate::id::{BatchId, ClaimToken, JobId, NodeId};
 use crate::json::Json;
 use crate::links::{EndedJob, OpenLink, WaitingJob, is_too_late, waiting_state};
@@ -13,6 +14,7 @@ use crate::model::{
     OwnedClaim, Owner, Progress, ReclaimEffect, Reclaimed, Report, ReportKind, Reported,
     Settlement, SignalRecord, is_expired,
 };
+use crate::name::Name;
 use crate::state::{JobAction, JobState, Response};
 use crate::time::{Timestamp, duration_millis, from_millis, to_millis};
 
@@ -48,7 +50,7 @@ pub struct StoredJob {
     /// The sequence number of the job in its lane. `None` if the job is in no lane, or has ended.
     pub lane_seq: Option<i64>,
     /// The turn of a pending job with a fair key (see [`fair`](crate::fair)). `None` for other jobs,
-    /// and for a job that got no turn yet.
+    /// and for a job that got no turn yet. A parked job has a turn behind all others.
     pub turn: Option<i64>,
     /// Whether any job was ever enqueued with a link to this job.
     pub has_children: bool,
@@ -107,6 +109,31 @@ impl StoredJob {
         let job = &self.record;
         let key = job.spec.due_fair_key(job.state, to_millis(job.run_at), now);
         key.filter(|_| self.turn.is_none())
+    }
+
+    /// Returns the name of the job's fair key.
+    #[must_use]
+    pub fn fair_key(&self) -> Option<&Name> {
+        self.record.spec.fair_key.as_ref().map(FairKey::name)
+    }
+
+    /// Returns queue and fair key of the place that the job takes up, or for which it is the next.
+    /// `None` if it has no fair key, and if it is parked, asleep or not to run now. A change of
+    /// such a job may free the place for a parked job.
+    #[must_use]
+    pub fn place(&self) -> Option<(&Name, &Name)> {
+        let uses_place = match self.record.state {
+            JobState::Running => true,
+            JobState::Pending => self.turn.is_some_and(|turn| !fair::is_parked(turn)),
+            _ => false,
+        };
+        let key = self.fair_key().filter(|_| uses_place)?;
+        Some((&self.record.spec.route.queue, key))
+    }
+
+    /// Parks a pending job, because its fair key is at its limit. `[fair.limit.max]`
+    pub fn park(&mut self) {
+        self.turn = Some(fair::parked(to_millis(self.record.run_at)));
     }
 
     /// Returns the token of the job's current claim.

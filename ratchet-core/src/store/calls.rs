@@ -76,6 +76,10 @@ macro_rules! store_calls {
                 once set_permits(resource: &Name, max: u32, if_known: IfKnown) -> Changed;
                 idempotent permits() -> Vec<PermitInfo>;
             }
+            optional FairStore as fair {
+                once set_fair_limit(scope: &FairScope, max: Option<u32>) -> Changed;
+                idempotent fair_limits() -> Vec<FairLimit>;
+            }
             optional RateStore as rates {
                 once take(requests: &[RateRequest]) -> Vec<RateAnswer>;
                 once forget_idle(limit: usize) -> u64;

@@ -42,6 +42,7 @@ mod archive;
 mod calls;
 mod checked;
 mod diagnostics;
+mod fair;
 mod features;
 mod jobs;
 mod layer;
@@ -67,6 +68,7 @@ use futures_util::future::BoxFuture;
 pub use archive::ArchiveStore;
 pub use checked::{CallPolicy, Checked, ContentionBackoff, LossRepeats, check_enqueue};
 pub use diagnostics::DiagnosticStore;
+pub use fair::FairStore;
 pub(crate) use features::JobFeatures;
 pub use features::StoreFeature;
 pub use jobs::JobStore;
@@ -166,6 +168,12 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Returns the part for permits, if the store can limit how many jobs run at once in the
     /// cluster.
     fn permits(&self) -> Option<&dyn PermitStore> {
+        None
+    }
+
+    /// Returns the part for limits of fair keys, if the store has fair keys and can limit how many
+    /// jobs of a key run at once in the cluster.
+    fn fair(&self) -> Option<&dyn FairStore> {
         None
     }
 

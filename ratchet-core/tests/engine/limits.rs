@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ratchet_core::limiter::{RateKey, RateLimiter};
 use ratchet_core::memory::Fault;
-use ratchet_core::model::{AttemptOutcome, JobFilter, PageRequest, RateAnswer};
+use ratchet_core::model::{AttemptOutcome, FairScope, JobFilter, PageRequest, RateAnswer};
 use ratchet_core::store::{
     JobStore, LockStore, NodeStore, QueueStore, RateStore, Store, StoreInfo, VersionStore,
 };
@@ -552,4 +552,13 @@ async fn limits_that_cannot_work_are_refused_with_everything_else() {
     let client = Ratchet::client(Arc::new(Bare(MemoryStore::new())));
     let error = client.set_permits("api", 1).await.unwrap_err();
     assert_eq!(error.invalid_input().unwrap().field(), "permit");
+    let each = FairScope::queues("default").unwrap();
+    let refused = [
+        client.set_fair_limit(&each, 1).await.unwrap_err(),
+        client.remove_fair_limit(&each).await.unwrap_err(),
+        client.fair_limits().await.unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.invalid_input().unwrap().field(), "fair_limit");
+    }
 }

@@ -10,6 +10,7 @@ mod contention;
 mod drain;
 mod election;
 mod expiry;
+mod fair_limits;
 mod hooks;
 mod kit;
 mod lanes;

@@ -6,6 +6,7 @@ mod cluster;
 mod counts;
 mod events;
 mod fair_keys;
+mod fair_limits;
 mod graph;
 mod inputs;
 mod jobs;
@@ -43,6 +44,7 @@ fn all() -> Vec<Route> {
         queues::routes(),
         pauses::routes(),
         fair_keys::routes(),
+        fair_limits::routes(),
         recurring::routes(),
         batches::routes(),
         locks::routes(),

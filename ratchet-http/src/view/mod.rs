@@ -27,6 +27,7 @@ mod cluster;
 mod counts;
 mod events;
 mod fair_key;
+mod fair_limit;
 mod graph;
 mod job;
 mod lock;
@@ -48,6 +49,7 @@ pub use cluster::{
 pub use counts::{Matching, MatchingByState};
 pub use events::{ChangedJobs, ChangedNodes, Failures, Lagged, Tick};
 pub use fair_key::{FairKey, FairKeys};
+pub use fair_limit::{FairLimit, FairLimits};
 pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};
 pub use job::{Hidden, Job, JobDetail, Jobs, Origin, Progress, Retry, Signal, Trace};
 pub use lock::{Lock, Locks, Permit, Permits};

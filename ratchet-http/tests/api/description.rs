@@ -250,6 +250,7 @@ async fn every_operation_is_seen_to_answer_as_described() {
         ("/api/permits", "/api/permits".to_owned()),
         ("/api/pauses", "/api/pauses".to_owned()),
         ("/api/fair-keys", "/api/fair-keys".to_owned()),
+        ("/api/fair-limits", "/api/fair-limits".to_owned()),
         ("/api/openapi.json", "/api/openapi.json".to_owned()),
         ("/api/overview", "/api/overview".to_owned()),
         ("/api/events", "/api/events".to_owned()),
@@ -319,6 +320,9 @@ async fn every_operation_is_seen_to_answer_as_described() {
     let all = json!({"action": "cancel", "filter": {"queue": "nobody/polls this"}});
     world.post_json("/api/jobs/bulk", &all).await.ok();
     seen.insert((Method::POST, "/api/jobs/bulk"));
+    let limit = json!({"queue": HOSTILE, "key": HOSTILE, "max": 2});
+    world.post_json("/api/fair-limits/set", &limit).await.ok();
+    seen.insert((Method::POST, "/api/fair-limits/set"));
     // The first two paths return 200 only on a leader, and the last path only if the API has a
     // recorder of metrics.
     let elsewhere = ["/leader", "/leader/{role}", "/metrics"];

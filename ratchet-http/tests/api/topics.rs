@@ -222,6 +222,43 @@ async fn the_busiest_fair_keys_are_counted() {
 }
 
 #[tokio::test]
+async fn limits_of_fair_keys_are_set_listed_and_removed() {
+    let world = World::new();
+    let (path, set) = ("/api/fair-limits", "/api/fair-limits/set");
+    for (body, changed) in [
+        (json!({"queue": "mail*", "max": 4}), true),
+        (json!({"queue": "mail*", "max": 4}), false),
+        (json!({"queue": "mail", "key": "tenant:7", "max": 0}), true),
+    ] {
+        let answer = world.post_json(set, &body).await.ok();
+        assert_eq!(answer["changed"], changed, "{body}");
+    }
+    let all = json!([
+        {"queue": "mail", "key": "tenant:7", "max": 0},
+        {"queue": "mail*", "key": null, "max": 4},
+    ]);
+    assert_eq!(world.get(path).await.ok()["limits"], all);
+    let removed = json!({"queue": "mail*", "max": null});
+    let answer = world.post_json(set, &removed).await.ok();
+    assert_eq!(answer["changed"], true);
+    let left = world.get(path).await.ok();
+    assert_eq!(left["limits"].as_array().unwrap().len(), 1);
+    let long = "x".repeat(129);
+    for (body, field) in [
+        (json!({"queue": "", "max": 1}), "queue"),
+        (json!({"queue": long, "max": 1}), "queue"),
+        (json!({"queue": "q", "key": long, "max": 1}), "fair_key"),
+        (json!({"queue": "q*", "key": "k", "max": 1}), "queue"),
+        (json!({"queue": "q", "max": -1}), "max"),
+    ] {
+        world.post_json(set, &body).await.invalid(field);
+    }
+    // A body without a maximum removes nothing.
+    let lacking = world.post_json(set, &json!({"queue": "mail"})).await;
+    lacking.refused(422, "invalid");
+}
+
+#[tokio::test]
 async fn a_node_is_drained_once_and_an_ended_one_conflicts() {
     let store: SharedStore = Arc::new(MemoryStore::new());
     let world = World::over(Arc::clone(&store));
@@ -297,6 +334,7 @@ async fn what_the_store_cannot_do_is_not_implemented() {
         "/api/batches",
         &batch,
         "/api/permits",
+        "/api/fair-limits",
     ] {
         world.get(uri).await.refused(501, "unsupported");
     }
@@ -329,6 +367,7 @@ async fn a_store_that_fails_is_unavailable_and_its_words_stay_inside() {
         "/api/permits".to_owned(),
         "/api/pauses".to_owned(),
         "/api/fair-keys".to_owned(),
+        "/api/fair-limits".to_owned(),
     ] {
         let answer = world.get(&uri).await;
         assert_eq!(answer.headers["retry-after"], "1", "{uri}");

@@ -18,7 +18,7 @@ pub(crate) fn run(name: &str, engine: fn(ManualClock) -> MapEngine) -> ExitCode 
     // It also has no diagnostics.
     let lacks = [Power::Restart, Power::Processes, Power::Diagnostics];
     let mut powers = Power::STORE.to_vec();
-    powers.push(Power::FairKeys);
+    powers.extend([Power::FairKeys, Power::FairLimits]);
     powers.retain(|power| !lacks.contains(power));
     let fixture = move || async move { Ok(Maps::new(engine)) };
     Suite::new(name, &powers).run(async move { Provision::ready(fixture) })

@@ -31,7 +31,7 @@ fn this(id: JobId) -> Document {
 
 /// Begins a transaction and writes to a job in it. Other writes to this job wait until the
 /// transaction ends.
-async fn hold(space: &Space, id: JobId, change: Document) -> ClientSession {
+pub(crate) async fn hold(space: &Space, id: JobId, change: Document) -> ClientSession {
     let client = space.database.client();
     let mut session = client.start_session().await.unwrap();
     session.start_transaction().await.unwrap();
@@ -41,12 +41,12 @@ async fn hold(space: &Space, id: JobId, change: Document) -> ClientSession {
     session
 }
 
-fn touch() -> Document {
+pub(crate) fn touch() -> Document {
     doc! { "$inc": { "rev": 1_i64 } }
 }
 
 /// Returns a store, and the application name that identifies the store's commands.
-async fn named(space: &Space) -> (Checked<MongoStore>, String) {
+pub(crate) async fn named(space: &Space) -> (Checked<MongoStore>, String) {
     let name = format!("test {}", JobId::new());
     let builder = space.builder().application_name(&name);
     (builder.connect().await.unwrap(), name)
@@ -69,7 +69,7 @@ async fn update_of(space: &Space, name: &str) -> Option<Bson> {
 
 /// Waits until the server runs an update for this name. That update waits for the transaction that
 /// has locked the job.
-async fn waiting(space: &Space, name: &str) -> Bson {
+pub(crate) async fn waiting(space: &Space, name: &str) -> Bson {
     loop {
         if let Some(op) = update_of(space, name).await {
             return op;
@@ -78,14 +78,14 @@ async fn waiting(space: &Space, name: &str) -> Bson {
     }
 }
 
-type Claiming = JoinHandle<Result<Vec<ClaimedJob>, StoreError>>;
+pub(crate) type Claiming = JoinHandle<Result<Vec<ClaimedJob>, StoreError>>;
 
-fn claim(store: &Checked<MongoStore>, request: ClaimRequest) -> Claiming {
+pub(crate) fn claim(store: &Checked<MongoStore>, request: ClaimRequest) -> Claiming {
     let store = store.clone();
     tokio::spawn(async move { store.claim_next_batch(&request).await })
 }
 
-fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
+pub(crate) fn ids(claimed: &[ClaimedJob]) -> Vec<JobId> {
     claimed.iter().map(|job| job.claim.token.job).collect()
 }
 

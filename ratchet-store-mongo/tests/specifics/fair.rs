@@ -8,11 +8,12 @@ use futures_util::future::join_all;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Document, doc};
 use ratchet_conformance::kit::{enqueue, job, request_all};
-use ratchet_core::model::{ClaimRequest, Outcome, Settlement};
-use ratchet_core::store::{Checked, JobStore};
+use ratchet_core::model::{ClaimRequest, Outcome, PauseRequest, PauseScope, Settlement};
+use ratchet_core::store::{Checked, JobStore, Store};
 use ratchet_core::{JobId, NewJob, NodeId};
 use ratchet_store_mongo::MongoStore;
 
+use crate::claims::{claim, hold, ids, named, touch, waiting};
 use crate::open;
 use crate::plans::{own, profile, profile_of};
 use crate::server::Space;
@@ -22,9 +23,9 @@ fn of(key: &str) -> NewJob {
     job().fair_key(key)
 }
 
-/// Returns fair key and turn of each job that has a turn.
+/// Returns fair key and turn of each pending job that has a turn.
 async fn turns(space: &Space) -> Vec<(String, i64)> {
-    let filter = doc! { "turn": { "$exists": true } };
+    let filter = doc! { "state": 0, "turn": { "$exists": true } };
     let mut cursor = space.of_majority("jobs").find(filter).await.unwrap();
     let mut turns = Vec::new();
     while cursor.advance().await.unwrap() {
@@ -72,6 +73,23 @@ pub(crate) async fn calls_at_once_give_no_key_the_same_turn(space: Arc<Space>) {
     assert_eq!(turns.len(), 4 * 5 * 3 - 1);
     let distinct: HashSet<&(String, i64)> = turns.iter().collect();
     assert_eq!(distinct.len(), turns.len(), "{turns:?}");
+}
+
+pub(crate) async fn a_job_that_a_pause_took_back_keeps_its_turn(space: Arc<Space>) {
+    let (plain, (store, name)) = (open(&space).await, named(&space).await);
+    let first = enqueue(&plain, of("a")).await;
+    plain.enqueue(&[of("a"), of("b")]).await.unwrap();
+    let mut other = hold(&space, first, touch()).await;
+    let claiming = claim(&store, request_all().limit(1));
+    waiting(&space, &name).await;
+    let queue = plain.queues().queues().await.unwrap().remove(0).name;
+    let pause = PauseRequest::new(PauseScope::Queue(queue));
+    plain.queues().pause(&pause).await.unwrap();
+    other.abort_transaction().await.unwrap();
+    assert_eq!(ids(&claiming.await.unwrap().unwrap()), []);
+    plain.queues().resume(&pause.scope).await.unwrap();
+    let next = plain.claim_next_batch(&request_all().limit(1)).await;
+    assert_eq!(ids(&next.unwrap()), [first]);
 }
 
 pub(crate) async fn a_transaction_of_the_application_locks_no_level(space: Arc<Space>) {

@@ -47,7 +47,8 @@ const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
         a_server_that_is_not_there_is_unavailable a_closed_store_refuses
         a_database_of_the_application_works a_missing_right_is_misconfigured;
     fair: calls_at_once_give_no_key_the_same_turn a_transaction_of_the_application_locks_no_level
-        locked_sleepers_keep_no_other_job_waiting calls_read_few_of_many_turns;
+        locked_sleepers_keep_no_other_job_waiting calls_read_few_of_many_turns
+        a_job_that_a_pause_took_back_keeps_its_turn;
     faults: a_lost_connection_is_repeated_and_leaves_one_job an_election_is_waited_for
         an_unheard_commit_is_committed_once a_claim_whose_answer_is_lost_is_not_made_again
         a_killed_operation_is_a_timeout a_killed_cursor_is_opened_again

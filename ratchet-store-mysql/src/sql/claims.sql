@@ -22,11 +22,15 @@
 -- under READ COMMITTED there are no gap locks.
 --
 -- [fair.turn] [fair.due] Of the routes in $9, reads the jobs with a turn in jobs_state, in the
--- order of the turns. A merge of streams takes such a job when all before it have been taken, so
--- its place is that of the last of them in claim order: due time and id as one text (standing).
--- Variables keep it while the rows are read: MAX over a window reads all rows before each row on
--- MariaDB. Jobs without a turn are found with one seek of jobs_state per route, in a SELECT,
--- because SET would lock what it reads. Nothing of this is sent if $9 is empty.
+-- order of the turns (nr), whatever their due times. A merge takes a job only after all jobs before
+-- it in its range. To sort in the same way, each of these jobs has the due time and the id of the
+-- last in claim order of the jobs up to itself. Both are one text, its place, because the server has
+-- no maximum of two columns: the due time plus an offset, which has 16 digits even if the due time
+-- is damaged, and the id. Variables compute the places while the rows are read, because MAX over a
+-- window reads all rows before each row on MariaDB. Jobs without a turn are found with one seek of
+-- jobs_state per route, in a SELECT, because SET would lock what it reads. Nothing of this is sent
+-- if $9 is empty. A running job keeps the turn with which it was claimed until the claim ends, so
+-- that unclaim_jobs gives it back. But turns has no row of it.
 /* undivided */
 SET @now = {now}, @wanted = $1, @due = '', @looked = 0,
     @proven = COALESCE((SELECT last.id = $2 AND last.stamp = $8 FROM {schema}.routes AS last
@@ -47,19 +51,21 @@ SELECT $10 AND EXISTS (
 {end}
 SELECT GROUP_CONCAT(CONCAT(
            '(SELECT id, run_at, ', due.priority,
-           CASE WHEN $3 > 0 THEN CONCAT(' + (', @now, ' - run_at) DIV ', $3) ELSE '' END,
+           CASE WHEN $3 > 0 THEN CONCAT(' + GREATEST(', @now, ' - GREATEST(run_at, -4000000000000000), 0) DIV ', $3) ELSE '' END,
            ' AS effective',{some $9}
            CASE WHEN due.route IN ($9) THEN CONCAT(
                ', last, nr FROM (
-                   SELECT id, CAST(LEFT(standing, 16) AS SIGNED) - 1000000000000000 AS run_at,
-                          UNHEX(SUBSTRING(standing, 17)) AS last, nr
+                   SELECT id, CAST(LEFT(place, 16) AS SIGNED) - 5000000000000000 AS run_at,
+                          UNHEX(SUBSTRING(place, 17)) AS last, nr
                    FROM (
                        SELECT id, @nr', due.level, ' := @nr', due.level, ' + 1 AS nr,
                               @top', due.level, ' := GREATEST(@top', due.level, ',
-                                  CONCAT(run_at + 1000000000000000, HEX(id))) AS standing
+                                  CONCAT(run_at + 5000000000000000, HEX(id))) AS place
                        FROM (SELECT @nr', due.level, ' := 0, @top', due.level, ' := '''') AS reset
                        STRAIGHT_JOIN (
-                           SELECT id, run_at FROM {schema}.jobs FORCE INDEX (jobs_state)
+                           SELECT id, LEAST(GREATEST(run_at, -4000000000000000),
+                                            4000000000000000) AS run_at
+                           FROM {schema}.jobs FORCE INDEX (jobs_state)
                            WHERE state = 0 AND finished_at IS NULL AND holder IS NULL
                              AND turn_level = ', due.level, '
                            ORDER BY turn_place, turn_key, id
@@ -77,12 +83,14 @@ FROM (
     FROM (
         SELECT wanted.route, wanted.most, level.priority,{some $9}
                CASE WHEN wanted.route IN ($9) THEN
-               (SELECT CONCAT(job.run_at + 1000000000000000, HEX(job.id))
+               (SELECT CONCAT(LEAST(GREATEST(job.run_at, -4000000000000000), 4000000000000000)
+                              + 5000000000000000, HEX(job.id))
                 FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
                 WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
                   AND job.turn_level = 8 * wanted.route + level.priority
                 ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) ELSE{end}
-               (SELECT CONCAT(job.run_at + 1000000000000000, HEX(job.id))
+               (SELECT CONCAT(LEAST(GREATEST(job.run_at, -4000000000000000), 4000000000000000)
+                              + 5000000000000000, HEX(job.id))
                 FROM {schema}.jobs AS job FORCE INDEX (jobs_claim)
                 WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
                 ORDER BY job.run_at, job.id LIMIT 1){some $9} END{end} AS first
@@ -94,10 +102,12 @@ FROM (
           AND wanted.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
         LIMIT 1000000
     ) AS head
-    WHERE CAST(LEFT(head.first, 16) AS SIGNED) - 1000000000000000 <= @now
+    WHERE CAST(LEFT(head.first, 16) AS SIGNED) - 5000000000000000 <= @now{some $9}
+       OR (head.route IN ($9) AND head.first IS NOT NULL){end}
     ORDER BY head.priority
              + CASE WHEN $3 > 0
-                    THEN (@now + 1000000000000000 - CAST(LEFT(head.first, 16) AS SIGNED)) DIV $3
+                    THEN GREATEST(@now + 5000000000000000 - CAST(LEFT(head.first, 16) AS SIGNED), 0)
+                         DIV $3
                     ELSE 0 END DESC, head.first
     LIMIT $4
 ) AS due;
@@ -116,7 +126,7 @@ FROM (
     SELECT job.id
     FROM {list @due} AS due
     STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(due.id)
-    WHERE job.state = 0 AND job.run_at <= @now
+    WHERE job.state = 0 AND (job.run_at <= @now OR job.turn IS NOT NULL)
     ORDER BY due.place
     LIMIT $5
     FOR UPDATE SKIP LOCKED
@@ -129,12 +139,13 @@ STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken
 UPDATE {list @taken} AS taken
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
 SET job.state = 3, job.claim_seq = job.claim_seq + 1, job.node = $6, job.claimed_at = @now,
-    job.last_report = NULL, job.cancel_requested = FALSE{some $9}, job.turn = NULL{end};
+    job.last_report = NULL, job.cancel_requested = FALSE;
 SELECT @proven, @looked, @now,
        job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
        CASE WHEN $7 THEN data.payload END, CASE WHEN $7 THEN notes.checkpoint END,
-       data.lane, data.payload_version, job.flags, {some $9}@asleep OR {end}FALSE
+       data.lane, data.payload_version, job.flags, {some $9}@asleep OR {end}FALSE,
+       job.turn, job.fair_key
 FROM (SELECT 1 AS one) AS one
 LEFT JOIN {list @taken} AS taken ON TRUE
 LEFT JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
@@ -235,16 +246,22 @@ INSERT INTO {schema}.turns (route, priority, fair_key, turn, job, fair_cost)
 SELECT job.route, job.priority, job.fair_key, job.turn, job.id, job.fair_cost
 FROM {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-WHERE job.turn IS NOT NULL
+WHERE job.state = 0 AND job.turn IS NOT NULL
 ON DUPLICATE KEY UPDATE fair_cost = VALUES(fair_cost);
 COMMIT
 
 -- name: unclaim_jobs
 -- Undoes those claims of this transaction for which no permit is left; no other transaction has
--- seen them. The other columns that a claim wrote have no meaning while a job does not run.
--- [permit.max] Primary key.
+-- seen them. They still have their turns. The other columns that a claim wrote have no meaning
+-- while a job does not run. [permit.max] [permit.order] Primary keys.
+BEGIN;
 UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET state = 0, claim_seq = claim_seq - 1
-WHERE id IN ($1) AND state = 3
+WHERE id IN ($1) AND state = 3;
+INSERT INTO {schema}.turns (route, priority, fair_key, turn, job, fair_cost)
+SELECT route, priority, fair_key, turn, id, fair_cost FROM {schema}.jobs FORCE INDEX (PRIMARY)
+WHERE id IN ($1) AND state = 0 AND turn IS NOT NULL
+ON DUPLICATE KEY UPDATE fair_cost = VALUES(fair_cost);
+COMMIT
 
 -- name: load_inputs
 -- Returns the inputs (payload and checkpoint) of the claims that are still held. [claim.load]
@@ -318,7 +335,8 @@ SET job.state = CASE WHEN job.cancel_requested THEN 6 ELSE given.state END,
     job.settled_seq = job.claim_seq,
     job.finished_at = CASE WHEN job.cancel_requested OR given.state >= 4 THEN @now END,
     job.ran_for_us = CASE WHEN given.state = 4 AND NOT job.cancel_requested
-                          THEN given.ran_for END;
+                          THEN given.ran_for END,
+    job.turn = NULL;
 SELECT job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at
 FROM {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);
@@ -426,7 +444,7 @@ UPDATE {rows @given (job id, crashes int, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = given.state, job.crash_count = given.crashes,
     job.node = CASE WHEN given.state <> 3 THEN job.node END,
-    job.finished_at = CASE WHEN given.state >= 4 THEN @now END;
+    job.finished_at = CASE WHEN given.state >= 4 THEN @now END, job.turn = NULL;
 SELECT job.id, job.flags
 FROM {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::model::{ClaimRequest, JobSelector, Outcome, RunAt, Settlement};
-use ratchet_core::store::{Checked, JobStore};
-use ratchet_core::{JobAction, JobId, NewJob, NodeId, OnConflict, Priority};
+use ratchet_core::store::{Checked, IfKnown, JobStore, PermitStore};
+use ratchet_core::{JobAction, JobId, Name, NewJob, NodeId, OnConflict, Priority};
 use ratchet_store_mysql::MysqlStore;
 use sqlx::Connection;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
@@ -28,8 +28,8 @@ async fn claimed(store: &Checked<MysqlStore>) -> Vec<JobId> {
     jobs.iter().map(|job| job.claim.token.job).collect()
 }
 
-/// Returns fair key and turn of each job that has a turn. Checks that exactly these turns are in
-/// the table that finds the last turn of a key.
+/// Returns fair key and turn of each pending job that has a turn. Checks that exactly these turns
+/// are in the table that finds the last turn of a key.
 async fn turns(database: &Database) -> Vec<(String, i64)> {
     let of = async |sql: &str| {
         let row = |row: &MySqlRow| (row.get(0), row.get(1));
@@ -41,11 +41,11 @@ async fn turns(database: &Database) -> Vec<(String, i64)> {
         turns
     };
     let jobs = "SELECT CONCAT_WS(' ', fair_key, route, priority, HEX(id)), turn
-                FROM {database}.ratchet_jobs WHERE turn IS NOT NULL";
+                FROM {database}.ratchet_jobs WHERE turn IS NOT NULL AND state = 0";
     let kept = "SELECT CONCAT_WS(' ', fair_key, route, priority, HEX(job)), turn
                 FROM {database}.ratchet_turns";
     assert_eq!(of(jobs).await, of(kept).await);
-    of("SELECT fair_key, turn FROM {database}.ratchet_jobs WHERE turn IS NOT NULL").await
+    of("SELECT fair_key, turn FROM {database}.ratchet_turns").await
 }
 
 pub(crate) async fn calls_at_once_give_no_key_the_same_turn(database: Arc<Database>) {
@@ -169,6 +169,37 @@ pub(crate) async fn a_locked_sleeper_stops_no_claim(database: Arc<Database>) {
     assert_eq!(claimed(&store).await, [asleep]);
 }
 
+/// Damages some jobs, and claims jobs of all keys and jobs without a key.
+pub(crate) async fn damaged_jobs_stop_no_claim(database: Arc<Database>) {
+    let store = open(&database).await;
+    for (new, damage) in [
+        (of("a"), "run_at = -5"),
+        (of("a"), "run_at = -9223372036854775808"),
+        (of("a"), "run_at = 9223372036854775807"),
+        (of("a"), "fair_cost = -1"),
+        (of("a"), "fair_cost = NULL"),
+        (job(), "run_at = -9223372036854775808"),
+        (job(), "run_at = 9223372036854775807"),
+    ] {
+        let damaged = enqueue(&store, new).await;
+        let update = format!(
+            "UPDATE {{database}}.ratchet_jobs SET {damage} WHERE id = {}",
+            literal(damaged)
+        );
+        database.execute(&update).await.unwrap();
+        let good = [
+            enqueue(&store, of("a")).await,
+            enqueue(&store, of("b")).await,
+            enqueue(&store, job()).await,
+        ];
+        let claimed = claimed(&store).await;
+        assert!(
+            good.iter().all(|job| claimed.contains(job)),
+            "{damage}: {claimed:?}"
+        );
+    }
+}
+
 /// A turn that outlived its job would count as the last one of its key.
 pub(crate) async fn a_turn_is_kept_as_long_as_its_job_has_it(database: Arc<Database>) {
     let store = open(&database).await;
@@ -210,6 +241,16 @@ pub(crate) async fn a_turn_is_kept_as_long_as_its_job_has_it(database: Arc<Datab
     assert_eq!(turns(&database).await.len(), 3);
     assert_eq!(claimed(&store).await.len(), 3);
     assert_eq!(turns(&database).await, []);
+    // A job for which there is no permit gets its turn back.
+    let api = Name::new("permit", "api").unwrap();
+    store.set_permits(&api, 1, IfKnown::Change).await.unwrap();
+    let needing = ["a", "a", "b"].map(|key| of(key).permit("api"));
+    store.enqueue(&needing).await.unwrap();
+    let before = turns(&database).await;
+    assert_eq!(claimed(&store).await, [needing[0].id()]);
+    let after = turns(&database).await;
+    assert_eq!(after.len(), 2);
+    assert!(after.iter().all(|turn| before.contains(turn)), "{after:?}");
 }
 
 pub(crate) async fn calls_read_few_of_many_turns(database: Arc<Database>) {

@@ -34,7 +34,7 @@ const TESTS: &[(&str, DatabaseTest<Database>)] = database_tests! {
         a_session_that_holds_old_rows_is_seen;
     fair: calls_at_once_give_no_key_the_same_turn a_transaction_of_the_application_locks_no_turns
         a_claim_waits_for_no_turns a_claim_locks_only_routes_in_which_jobs_sleep
-        a_locked_sleeper_stops_no_claim
+        a_locked_sleeper_stops_no_claim damaged_jobs_stop_no_claim
         a_turn_is_kept_as_long_as_its_job_has_it calls_read_few_of_many_turns;
     kit: stored_jobs_are_run_for_a_test;
     lanes: an_enqueue_sees_the_end_it_waited_for;

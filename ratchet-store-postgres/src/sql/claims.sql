@@ -21,7 +21,8 @@
 -- same way, each of these jobs has the due time and the id of the last in claim order of the jobs up
 -- to itself. This is its rank, one text, because the server has no maximum of two columns: the due
 -- time plus an offset, which has 16 digits even if the due time is damaged, and the id. Jobs without
--- a turn are found with one seek of jobs_asleep per route.
+-- a turn are found with one seek of jobs_asleep per route. A running job keeps the turn with which it was claimed until the claim ends, so that
+-- unclaim_jobs gives it back. No index has turns of running jobs.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
     SELECT coalesce((SELECT last.id = $5 AND last.stamp = $11::bigint FROM {schema}.routes AS last
@@ -50,8 +51,9 @@ asleep AS MATERIALIZED (
 candidate AS MATERIALIZED (
     SELECT due.place, due.run_at, due.id,
            level.priority
-           + CASE WHEN $6::bigint > 0 THEN (clock.now - due.run_at) / $6::bigint ELSE 0 END
-           AS effective
+           + CASE WHEN $6::bigint > 0
+                  THEN greatest(clock.now - greatest(due.run_at, -4000000000000000), 0) / $6::bigint
+                  ELSE 0 END AS effective
     FROM clock
     CROSS JOIN unnest($1::integer[], $2::text[], $3::text[], $4::bigint[])
         AS wanted (route, queue, kind, most)
@@ -104,11 +106,11 @@ taken AS MATERIALIZED (
 claimed AS (
     UPDATE {schema}.jobs AS job
     SET state = 3, claim_seq = job.claim_seq + 1, node = $9, claimed_at = clock.now,
-        last_report = NULL, cancel_requested = false, turn = NULL
+        last_report = NULL, cancel_requested = false
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
     RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
-              job.crash_count, job.flags
+              job.crash_count, job.flags, job.turn, job.fair_key
 )
 SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
@@ -117,7 +119,7 @@ SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        CASE WHEN $10 THEN data.payload END,
        CASE WHEN $10 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
-       data.lane, data.payload_version, claimed.flags, asleep.found
+       data.lane, data.payload_version, claimed.flags, asleep.found, claimed.turn, claimed.fair_key
 FROM clock
 CROSS JOIN known
 CROSS JOIN asleep
@@ -201,8 +203,8 @@ WHERE job.id = given.job AND job.state + 0 = 0
 
 -- name: unclaim_jobs
 -- Undoes those claims of this transaction for which no permit is left; no other transaction has
--- seen them. The other columns that a claim wrote have no meaning while a job does not run.
--- [permit.max] Primary key.
+-- seen them. They still have their turns. The other columns that a claim wrote have no meaning
+-- while a job does not run. [permit.max] [permit.order] Primary key.
 UPDATE {schema}.jobs AS job
 SET state = 0, claim_seq = job.claim_seq - 1
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 = 3
@@ -250,7 +252,8 @@ ended AS (
         settled_seq = job.claim_seq,
         finished_at = CASE WHEN job.cancel_requested OR settlement.state >= 4 THEN clock.now END,
         ran_for_us = CASE WHEN settlement.state = 4 AND NOT job.cancel_requested
-                          THEN settlement.ran_for END
+                          THEN settlement.ran_for END,
+        turn = NULL
     FROM settlement CROSS JOIN clock
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
       AND coalesce(job.node, '00000000-0000-0000-0000-000000000000') = settlement.node
@@ -371,7 +374,7 @@ ended AS (
     UPDATE {schema}.jobs AS job
     SET state = lost.state, crash_count = lost.crashes,
         node = CASE WHEN lost.state = 3 THEN NULL ELSE job.node END,
-        finished_at = CASE WHEN lost.state >= 4 THEN clock.now END
+        finished_at = CASE WHEN lost.state >= 4 THEN clock.now END, turn = NULL
     FROM lost CROSS JOIN clock
     WHERE job.id = lost.job AND job.claim_seq = lost.seq AND job.state + 0 = 3
       AND job.crash_count = lost.crash_count AND job.cancel_requested = lost.cancel_requested

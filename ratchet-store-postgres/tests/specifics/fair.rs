@@ -58,22 +58,25 @@ pub(crate) async fn an_enqueue_that_waits_for_a_key_keeps_no_other_waiting(schem
     }
 }
 
-/// Damages some jobs, and claims jobs of all keys.
-pub(crate) async fn damaged_jobs_of_a_key_stop_no_claim(schema: Arc<Schema>) {
+/// Damages some jobs, and claims jobs of all keys and jobs without a key.
+pub(crate) async fn damaged_jobs_stop_no_claim(schema: Arc<Schema>) {
     let store = open(&schema).await;
-    for damage in [
-        "run_at = -5",
-        "run_at = -9223372036854775808",
-        "run_at = 9223372036854775807",
-        "fair_cost = -1",
-        "fair_cost = NULL",
+    for (new, damage) in [
+        (of("a"), "run_at = -5"),
+        (of("a"), "run_at = -9223372036854775808"),
+        (of("a"), "run_at = 9223372036854775807"),
+        (of("a"), "fair_cost = -1"),
+        (of("a"), "fair_cost = NULL"),
+        (job(), "run_at = -9223372036854775808"),
+        (job(), "run_at = 9223372036854775807"),
     ] {
-        let damaged = enqueue(&store, of("a")).await;
+        let damaged = enqueue(&store, new).await;
         let update = format!("UPDATE {{schema}}.jobs SET {damage} WHERE id = '{damaged}'");
         schema.execute(&update).await.unwrap();
         let good = [
             enqueue(&store, of("a")).await,
             enqueue(&store, of("b")).await,
+            enqueue(&store, job()).await,
         ];
         let claimed = store.claim_next_batch(&request_all()).await.unwrap();
         let claimed: Vec<JobId> = claimed.iter().map(|job| job.claim.token.job).collect();

@@ -46,7 +46,7 @@ const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
     diagnostics: indexes_that_are_missing_or_not_valid_are_found
         a_table_without_autovacuum_is_found a_session_that_holds_a_snapshot_is_seen;
     fair: an_enqueue_that_waits_for_a_key_keeps_no_other_waiting
-        damaged_jobs_of_a_key_stop_no_claim a_claim_locks_only_routes_in_which_jobs_sleep;
+        damaged_jobs_stop_no_claim a_claim_locks_only_routes_in_which_jobs_sleep;
     interleavings: a_claim_passes_over_what_has_changed_since_it_looked
         a_cancel_waits_for_a_requeue_and_ends_what_it_brought_back
         an_enqueue_waits_for_a_requeue_and_finds_its_key_taken

@@ -1,21 +1,37 @@
 -- Claims: claims jobs, and settles, reports on and reclaims them.
 
 -- name: claim_streams
--- Returns the wanted routes and priorities with due jobs, and the first job of each. Returns no row
--- for a node (?3) that is stored as not active. [claim.due] [claim.match] [claim.paused]
--- [claim.live] Needs one seek of ratchet_jobs_claim per wanted route and priority, at no cost per
--- job.
+-- Returns the wanted routes and priorities with due jobs, and the first job of each. A job in turn
+-- counts as due, also if the clock was set back since it got its turn, and a parked job does not.
+-- Returns no row for a node (?3) that is stored as not active. The last column says whether fair
+-- keys have limits. [claim.due] [claim.match] [claim.paused] [claim.live] Needs one seek of
+-- ratchet_jobs_claim per wanted route and priority, at no cost per job; with fair keys instead one
+-- of ratchet_jobs_turn, and one of ratchet_jobs_asleep if there is no turn. 4611686018427387904 is
+-- ratchet_core::fair::FIRST_PARKED.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
-SELECT route.id, level.priority, head.run_at, head.id, route.fair
+SELECT route.id, level.priority, head.run_at, head.id, route.fair,
+       EXISTS (SELECT 1 FROM ratchet_fair_limits)
 FROM json_each(?1) AS wanted
 CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
 CROSS JOIN level
-CROSS JOIN ratchet_jobs AS head ON head.id = (
+CROSS JOIN ratchet_jobs AS head ON head.id = CASE WHEN route.fair THEN coalesce(
+    (SELECT job.id FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_turn
+     WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = route.id
+       AND job.priority = level.priority AND job.turn < 4611686018427387904
+     ORDER BY job.turn, job.fair_key, job.id
+     LIMIT 1),
+    (SELECT sleeper.id FROM ratchet_jobs AS sleeper INDEXED BY ratchet_jobs_asleep
+     WHERE sleeper.state = 0 AND sleeper.turn IS NULL AND sleeper.fair_key IS NOT NULL
+       AND sleeper.route = route.id AND sleeper.run_at <= ?2
+     ORDER BY sleeper.run_at, sleeper.id
+     LIMIT 1)
+) ELSE (
     SELECT job.id FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_claim
     WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
       AND job.run_at <= ?2
     ORDER BY job.run_at, job.id
-    LIMIT 1)
+    LIMIT 1
+) END
 WHERE route.queue NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
   AND route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
   AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)
@@ -31,27 +47,29 @@ ORDER BY run_at, id
 LIMIT ?6
 
 -- name: claim_turns
--- Returns the next jobs with a fair key of one route and priority, in the order of their turns.
--- [fair.turn] Reads one range of ratchet_jobs_turn in its order.
+-- Returns the next jobs with a fair key of one route and priority, in the order of their turns,
+-- without the parked ones. [fair.turn] [fair.limit.others] Reads one range of ratchet_jobs_turn in its order.
 SELECT run_at, id, turn, fair_key
 FROM ratchet_jobs INDEXED BY ratchet_jobs_turn
 WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2
-  AND (turn, fair_key, id) > (?3, ?4, ?5)
+  AND (turn, fair_key, id) > (?3, ?4, ?5) AND turn < 4611686018427387904
 ORDER BY turn, fair_key, id
 LIMIT ?6
 
 -- name: find_turns
 -- Returns the first turn of a route (?1) and priority (?2), and the last turn of a fair key (?3)
--- there with its cost. [fair.turn] [fair.bound] [fair.weight] [fair.idle] One seek of
+-- there with its cost, without parked jobs. [fair.turn] [fair.bound] [fair.weight] [fair.idle] One seek of
 -- ratchet_jobs_turn and one of ratchet_jobs_key.
 SELECT (SELECT turn FROM ratchet_jobs INDEXED BY ratchet_jobs_turn
         WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2
+          AND turn < 4611686018427387904
         ORDER BY turn LIMIT 1),
        last.turn, last.fair_cost
 FROM (SELECT 1)
 LEFT JOIN ratchet_jobs AS last ON last.id = (
     SELECT id FROM ratchet_jobs INDEXED BY ratchet_jobs_key
     WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2 AND fair_key = ?3
+      AND turn < 4611686018427387904
     ORDER BY turn DESC, id DESC LIMIT 1)
 
 -- name: find_sleepers
@@ -118,8 +136,10 @@ WHERE job.id = ?1 AND job.state = 3 AND job.claim_seq = ?2 AND job.node IS ?3
 
 -- name: read_claim
 -- Returns what a settlement or a report needs to know about a job's claim. [settle.token]
--- [settle.repeat] [report.token] Uses the primary key of ratchet_jobs.
-SELECT state, claim_seq, settled_seq, cancel_requested, claimed_at, node, data, flags
+-- [settle.repeat] [report.token] Also returns the fair key if any key has a limit.
+-- [fair.limit.free] Uses the primary key of ratchet_jobs.
+SELECT state, claim_seq, settled_seq, cancel_requested, claimed_at, node, data, flags, route,
+       CASE WHEN fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits) THEN fair_key END
 FROM ratchet_jobs
 WHERE id = ?1
 
@@ -162,9 +182,12 @@ INSERT INTO ratchet_job_notes (job, checkpoint) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET checkpoint = excluded.checkpoint
 
 -- name: running_jobs
--- Returns every running job, in order of id. [reclaim.dead] [reclaim.start] Uses
+-- Returns every running job, in order of id, with its fair key if any key has a limit.
+-- [reclaim.dead] [reclaim.start] [fair.limit.free] Uses
 -- ratchet_jobs_running, and reads one entry per claim, however many jobs there are.
-SELECT id, claim_seq, crash_count, cancel_requested, claimed_at, last_report, node, data, flags
+SELECT id, claim_seq, crash_count, cancel_requested, claimed_at, last_report, node, data, flags,
+       route,
+       CASE WHEN fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits) THEN fair_key END
 FROM ratchet_jobs INDEXED BY ratchet_jobs_running
 WHERE state = 3
 ORDER BY id

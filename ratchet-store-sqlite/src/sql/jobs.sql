@@ -67,10 +67,13 @@ SELECT unique_key FROM ratchet_job_data WHERE id = ?1
 
 -- name: find_holder
 -- Returns what an enqueue needs to know about the job that has a unique key. [keys.replace]
--- [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] Uses primary keys.
+-- [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] [fair.limit.wait] Uses primary keys.
 SELECT job.state, route.kind, job.run_at, job.created_at, job.data, job.claim_seq,
        CASE WHEN job.flags & {expires}
-            THEN (SELECT expires_at FROM ratchet_expiries AS expiry WHERE expiry.job = job.id) END
+            THEN (SELECT expires_at FROM ratchet_expiries AS expiry WHERE expiry.job = job.id) END,
+       job.route,
+       CASE WHEN job.fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits)
+            THEN job.fair_key END
 FROM ratchet_jobs AS job
 JOIN ratchet_routes AS route ON route.id = job.route
 WHERE job.id = ?1 AND job.flags & {unique_key}
@@ -135,9 +138,11 @@ WHERE id = ?1 AND state = 4
 ORDER BY 1
 
 -- name: read_state
--- Returns what an action needs to know about a job. [act.respond] Uses the primary key of
--- ratchet_jobs.
-SELECT state, data, flags FROM ratchet_jobs WHERE id = ?1
+-- Returns what an action needs to know about a job, with its fair key if any key has a limit.
+-- [act.respond] [fair.limit.wait] Uses the primary key of ratchet_jobs.
+SELECT state, data, flags, route,
+       CASE WHEN fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits) THEN fair_key END
+FROM ratchet_jobs WHERE id = ?1
 
 -- name: change_state
 -- Moves a waiting job from one state to another, without a turn. [act.respond] [cancel.waiting]

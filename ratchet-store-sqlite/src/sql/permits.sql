@@ -1,4 +1,4 @@
--- Permits and rates.
+-- Permits, limits of fair keys, and rates.
 
 -- name: set_permits
 -- Sets the limit of a resource, and creates the resource if it is new. Changes no row if the limit
@@ -45,3 +45,71 @@ ON CONFLICT (key) DO UPDATE SET tat = excluded.tat
 -- has a row for each key that was used since the last pass.
 DELETE FROM ratchet_rates
 WHERE key IN (SELECT key FROM ratchet_rates WHERE tat <= ?1 LIMIT ?2)
+
+-- name: set_fair_limit
+-- Sets the limit of a scope: a queue or pattern (?1), and a fair key (?2) or ''. Changes no row if
+-- the limit is the same. [fair.limit.change] Uses the primary key.
+INSERT INTO ratchet_fair_limits AS old (queue, fair_key, max_running) VALUES (?1, ?2, ?3)
+ON CONFLICT (fair_key, queue) DO UPDATE SET max_running = excluded.max_running
+WHERE old.max_running <> excluded.max_running
+
+-- name: remove_fair_limit
+-- Removes the limit of a scope. [fair.limit.change] Uses the primary key.
+DELETE FROM ratchet_fair_limits WHERE queue = ?1 AND fair_key = ?2
+
+-- name: list_fair_limits
+-- Returns all limits of fair keys. [fair.limit.list] Reads the whole table.
+SELECT queue, fair_key, max_running FROM ratchet_fair_limits
+
+-- name: find_fair_limits
+-- Returns the limits that may apply to a fair key (?2) of a queue (?1): those of the key, of the
+-- queue and of all patterns. [fair.limit.max] Uses the primary key, and reads one row for each
+-- queue and pattern.
+SELECT queue, fair_key, max_running FROM ratchet_fair_limits
+WHERE fair_key = '' AND (queue = ?1 OR substr(queue, -1) = '*')
+UNION ALL
+SELECT queue, fair_key, max_running FROM ratchet_fair_limits WHERE fair_key = ?2 AND queue = ?1
+
+-- name: count_running_key
+-- Counts the running jobs of a fair key (?2) in these routes (?1, a JSON array). [fair.limit.max]
+-- [fair.limit.free] Reads one entry of ratchet_jobs_running per claim.
+SELECT count(*) FROM ratchet_jobs INDEXED BY ratchet_jobs_running
+WHERE state = 3 AND fair_key = ?2 AND route IN (SELECT value FROM json_each(?1))
+
+-- name: unpark_route
+-- Puts the parked jobs of a route to sleep, or only those of a fair key (?2, or ''), because a
+-- limit was changed. [fair.limit.change] Reads a range of ratchet_jobs_turn per priority.
+UPDATE ratchet_jobs INDEXED BY ratchet_jobs_turn SET turn = NULL
+WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority IN (0, 1, 2, 3, 4)
+  AND turn >= 4611686018427387904 AND (?2 = '' OR fair_key = ?2)
+
+-- name: parked_levels
+-- Returns those of these routes (?1, a JSON array) and their priorities in which jobs of a fair key
+-- (?2) are parked, with the number of the key's jobs there that have turns and are not parked, at
+-- most ?3. [fair.limit.free] [fair.limit.wait] Two seeks of ratchet_jobs_key each.
+WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
+SELECT wanted.value, level.priority,
+       (SELECT count(*) FROM (
+           SELECT 1 FROM ratchet_jobs INDEXED BY ratchet_jobs_key
+           WHERE state = 0 AND turn IS NOT NULL AND route = wanted.value
+             AND priority = level.priority AND fair_key = ?2 AND turn < 4611686018427387904
+           LIMIT ?3))
+FROM json_each(?1) AS wanted
+CROSS JOIN level
+WHERE EXISTS (
+    SELECT 1 FROM ratchet_jobs INDEXED BY ratchet_jobs_key
+    WHERE state = 0 AND turn IS NOT NULL AND route = wanted.value
+      AND priority = level.priority AND fair_key = ?2 AND turn >= 4611686018427387904)
+
+-- name: first_parked
+-- Returns the first ?4 parked jobs of a fair key (?3) in a route and priority, with their costs.
+-- [fair.limit.free] Reads a range of ratchet_jobs_key.
+SELECT id, fair_cost FROM ratchet_jobs INDEXED BY ratchet_jobs_key
+WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2 AND fair_key = ?3
+  AND turn >= 4611686018427387904
+ORDER BY turn, id
+LIMIT ?4
+
+-- name: place_of_job
+-- Returns the route and the fair key of a job. [fair.limit.free] Uses the primary key.
+SELECT route, fair_key FROM ratchet_jobs WHERE id = ?1

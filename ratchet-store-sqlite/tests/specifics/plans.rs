@@ -17,13 +17,14 @@ const OPERATORS: [&str; 4] = [
 ];
 /// Objects that any statement may scan, as query plans name them: tables that do not grow with the
 /// number of jobs, and rows that are not in a table.
-const SMALL: [&str; 14] = [
+const SMALL: [&str; 15] = [
     "(subquery",
     "5 CONSTANT ROWS",
     "CONSTANT ROW",
     "json_each ",
     "level",
     "permit",
+    "ratchet_fair_limits",
     "ratchet_jobs USING INDEX ratchet_jobs_running",
     "ratchet_nodes",
     "ratchet_pauses",

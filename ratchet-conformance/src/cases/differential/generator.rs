@@ -34,6 +34,8 @@ pub(super) struct Generator {
     archives: bool,
     /// Whether the history uses permits.
     permits: bool,
+    /// Whether the history uses limits of fair keys.
+    fair_limits: bool,
     /// Whether the history uses rates.
     rates: bool,
     /// Whether `next` has not been called yet.
@@ -62,7 +64,7 @@ pub(super) struct Generator {
     workflows: bool,
     /// Whether the history uses signals.
     signals: bool,
-    /// The features of jobs that the store supports: lanes, tags and idempotency keys.
+    /// The features of jobs that the store supports: lanes, tags, idempotency keys and fair keys.
     features: Vec<Power>,
 }
 
@@ -72,7 +74,12 @@ impl Generator {
         let nodes = (0..4)
             .map(|_| NodeId::from_bytes(random.u128(..).to_be_bytes()))
             .collect();
-        let features = [Power::Lanes, Power::Tags, Power::IdempotencyKeys];
+        let features = [
+            Power::Lanes,
+            Power::Tags,
+            Power::IdempotencyKeys,
+            Power::FairKeys,
+        ];
         let features = features
             .into_iter()
             .filter(|feature| has(*feature))
@@ -83,6 +90,8 @@ impl Generator {
         Self {
             archives: uses(Power::Archive),
             permits: uses(Power::Permits),
+            // Follows from the seed alone, so that the other choices of a seed stay the same.
+            fair_limits: has(Power::FairLimits) && seed % 5 < 2,
             rates: uses(Power::Rates),
             untouched: true,
             resources: Vec::new(),
@@ -131,7 +140,10 @@ impl Generator {
         // Half of the histories that use permits set them early, so that the permits affect most of
         // the steps.
         if std::mem::take(&mut self.untouched) && self.random.bool() {
-            return self.permits();
+            return match self.fair_limits && self.random.bool() {
+                true => self.fair_limit(),
+                false => self.permits(),
+            };
         }
         if (self.workflows || self.signals) && self.chance(15) {
             return self.workflow();
@@ -154,6 +166,7 @@ impl Generator {
             76 => Step::Count(self.filter()),
             77..80 => self.purge(),
             80..86 => self.node(),
+            86..88 if self.fair_limits && self.random.bool() => self.fair_limit(),
             86..88 => self.queue(),
             88..91 => self.permits(),
             91..93 => self.rates(),
@@ -387,6 +400,20 @@ impl Generator {
             false => IfKnown::Keep,
         };
         Step::SetPermits(name(resource), self.random.u32(0..4), if_known)
+    }
+
+    fn fair_limit(&mut self) -> Step {
+        let queue = self.pick(&QUEUES);
+        let scope = match self.random.u8(0..4) {
+            0 => FairScope::queues("*"),
+            1 => FairScope::key(queue, self.pick(&["f", "g", "h"])),
+            _ => FairScope::queues(queue),
+        };
+        let max = self.chance(75).then(|| self.random.u32(0..3));
+        match scope {
+            Ok(scope) => Step::SetFairLimit(scope, max),
+            Err(error) => panic!("the scope of a limit is refused: {error}"),
+        }
     }
 
     fn rates(&mut self) -> Step {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ratchet_core::memory::{ManualClock, MemoryStore};
 use ratchet_core::model::{
-    ArchiveFilter, ArchivedJob, Attempt, BatchRecord, DueRoute, JobFilter, JobOrder, Link,
-    NodeRecord, PageRequest, PauseInfo, PermitInfo, QueueInfo, RecurringPage,
+    ArchiveFilter, ArchivedJob, Attempt, BatchRecord, DueRoute, FairLimit, JobFilter, JobOrder,
+    Link, NodeRecord, PageRequest, PauseInfo, PermitInfo, QueueInfo, RecurringPage,
 };
 use ratchet_core::store::Checked;
 use ratchet_core::store::LockInfo;
@@ -96,6 +96,9 @@ impl Pair {
         if let (Some(expected), Some(actual)) = (expected.permits, actual.permits) {
             same("permits", &expected, &actual)?;
         }
+        if let (Some(expected), Some(actual)) = (expected.fair_limits, actual.fair_limits) {
+            same("fair_limits", &expected, &actual)?;
+        }
         same("time", &expected.time, &actual.time)?;
         if let (Some(expected), Some(actual)) = (expected.workflows, actual.workflows) {
             same("links", &expected.links, &actual.links)?;
@@ -131,6 +134,8 @@ struct Observed {
     recurring: Option<RecurringPage>,
     /// Permits of all resources, or `None` if the store has no permits.
     permits: Option<Vec<PermitInfo>>,
+    /// Limits of fair keys, or `None` if the store has none.
+    fair_limits: Option<Vec<FairLimit>>,
     time: Timestamp,
     /// Links and batches, or `None` if the store has no workflows.
     workflows: Option<ObservedWorkflows>,
@@ -180,6 +185,10 @@ async fn observe(store: &dyn Store, recurring: bool) -> Observed {
         permits: match store.permits() {
             None => None,
             Some(permits) => Some(ok(permits.permits().await)),
+        },
+        fair_limits: match store.fair() {
+            None => None,
+            Some(fair) => Some(ok(fair.fair_limits().await)),
         },
         time: ok(store.nodes().database_time().await),
     }

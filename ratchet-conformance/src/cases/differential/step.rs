@@ -46,6 +46,7 @@ pub(super) enum Step {
     DeleteRecurring(Name),
     Retire(RetireRecurring),
     SetPermits(Name, u32, IfKnown),
+    SetFairLimit(FairScope, Option<u32>),
     Take(Vec<RateRequest>),
     ForgetRates,
     CreateBatch(BatchId),
@@ -95,19 +96,21 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Clears the flag `awaited` in every claim for which the model's answer does not set this
-    /// flag. The flag tells whether other jobs wait for the claimed job. A store may set the flag
-    /// although no job waits.
+    /// Clears the flags `awaited` and `limited` in every claim for which the model's answer does
+    /// not set them. The flags tell whether other jobs wait for the claimed job. A store may set
+    /// them although no job waits.
     pub(super) fn allowing_for(mut self, model: &Self) -> Self {
         match (&mut self, model) {
             (Self::Claimed(mine), Self::Claimed(model)) => {
                 for (mine, model) in mine.iter_mut().zip(model) {
                     mine.claim.awaited &= model.claim.awaited;
+                    mine.claim.limited &= model.claim.limited;
                 }
             }
             (Self::Lean(mine), Self::Lean(model)) => {
                 for (mine, model) in mine.iter_mut().zip(model) {
                     mine.awaited &= model.awaited;
+                    mine.limited &= model.limited;
                 }
             }
             _ => {}
@@ -218,6 +221,10 @@ impl Step {
                 Some(permits) => {
                     Answer::Changed(permits.set_permits(resource, *max, *if_known).await?)
                 }
+            },
+            Self::SetFairLimit(scope, max) => match store.fair() {
+                None => Answer::Nothing,
+                Some(fair) => Answer::Changed(fair.set_fair_limit(scope, *max).await?),
             },
             Self::Take(requests) => match store.rates() {
                 None => Answer::Nothing,

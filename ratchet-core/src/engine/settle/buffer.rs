@@ -51,8 +51,9 @@ impl Ending {
     pub(super) fn new(settlement: Settlement, claim: &Claim, pool: &RunPool) -> Self {
         let waited_for = claim.lane.is_some() || claim.awaited;
         let awaited = waited_for && settlement.effect(false).state.is_terminal();
-        // Jobs that waited for the claim's permit, or for the end of this job, may become due.
-        let makes_room = awaited || claim.route.permit.is_some();
+        // Jobs that waited for the claim's permit, for its place of a fair key, or for the end of
+        // this job, may become due.
+        let makes_room = awaited || claim.limited || claim.route.permit.is_some();
         let permit = claim.route.permit.is_some().then(|| claim.route.clone());
         Self {
             settlement,

@@ -8,6 +8,7 @@
 mod archive;
 mod contention;
 mod diagnostics;
+mod fair;
 mod gather;
 mod jobs;
 mod locks;
@@ -35,9 +36,9 @@ pub use losses::LossRepeats;
 
 use self::gather::Gather;
 use super::{
-    ArchiveStore, DiagnosticStore, JobFeatures, JobStore, LockStore, NodeStore, PermitStore,
-    QueueStore, RateStore, RecurringStore, SharedStore, SignalStore, Store, StoreFeature,
-    StoreInfo, TransactionStore, VersionStore, WorkflowStore,
+    ArchiveStore, DiagnosticStore, FairStore, JobFeatures, JobStore, LockStore, NodeStore,
+    PermitStore, QueueStore, RateStore, RecurringStore, SharedStore, SignalStore, Store,
+    StoreFeature, StoreInfo, TransactionStore, VersionStore, WorkflowStore,
 };
 use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
 use crate::error::{Result, StoreError, StoreErrorKind};
@@ -325,6 +326,10 @@ impl<S: Store + ?Sized> Store for Checked<S> {
 
     fn permits(&self) -> Option<&dyn PermitStore> {
         self.store.permits().map(|_| self as _)
+    }
+
+    fn fair(&self) -> Option<&dyn FairStore> {
+        self.store.fair().map(|_| self as _)
     }
 
     fn rates(&self) -> Option<&dyn RateStore> {

@@ -1,4 +1,4 @@
-// The page of queues: job counts, delays, pauses of queues and kinds, and the busiest fair keys.
+// The page of queues: job counts, delays, pauses of queues and kinds, limits of fair keys, and the busiest fair keys.
 
 import { action } from "../access.js";
 import { get, getAll, part, post } from "../api.js";
@@ -28,12 +28,17 @@ export function mount(view, { signal }) {
   const kinds = table({ caption: "Paused kinds", key: (pause) => pause.name, columns: kindColumns(load), empty: "No kind is paused." });
   const pausedKinds = tablePanel("Paused kinds", null, kinds.element);
   pausedKinds.hidden = true;
-  put(view, head("Queues", {}, counted), message, panel, pausedKinds, busiestKeys(signal));
+  const limits = table({ caption: "Limits of fair keys", key: (limit) => `${limit.queue}\n${limit.key ?? ""}`, columns: limitColumns(load), empty: "No fair key has a limit." });
+  const limitPanel = tablePanel("Limits of fair keys", null, limits.element);
+  limitPanel.hidden = true;
+  put(view, head("Queues", {}, counted), message, panel, pausedKinds, limitPanel, busiestKeys(signal));
   put(message, loading("Reading the queues"));
 
   async function load() {
     try {
-      const [answer, { pauses }] = await Promise.all([getAll("api/queues", "queues", signal), get("api/pauses", null, signal)]);
+      const [answer, { pauses }, ofKeys] = await Promise.all([
+        getAll("api/queues", "queues", signal), get("api/pauses", null, signal),
+        get("api/fair-limits", null, signal).catch(unsupported)]);
       const ofQueues = new Map(pauses.filter((pause) => pause.scope === "queue").map((pause) => [pause.name, pause]));
       const ofKinds = pauses.filter((pause) => pause.scope === "kind");
       put(counted, answer.counts_at ? ["counted ", time(answer.counts_at)] : "not counted yet");
@@ -42,6 +47,8 @@ export function mount(view, { signal }) {
       rows.set(answer.queues.map((queue) => ({ ...queue, due_at: answer.due_at, pause: queue.paused ? ofQueues.get(queue.name) : null })));
       pausedKinds.hidden = ofKinds.length === 0;
       kinds.set(ofKinds);
+      limitPanel.hidden = ofKeys.limits.length === 0;
+      limits.set(ofKeys.limits);
     } catch (error) {
       if (signal.aborted) return;
       rows.failed();
@@ -131,6 +138,30 @@ const KEYS = [
   { name: "running", label: "Running", kind: "number", value: (key) => key.running, cell: (key) => number(key.running) },
   { name: "waiting", label: "Waiting", kind: "number", value: (key) => key.waiting, cell: (key) => number(key.waiting) },
 ];
+
+/** Shows no limits if the store cannot have any. */
+function unsupported(error) {
+  if (error.code === "unsupported") return { limits: [] };
+  throw error;
+}
+
+function limitColumns(load) {
+  return [
+    { name: "queue", label: "Queue", kind: "span", value: (limit) => limit.queue, cell: (limit) => h("span", { class: "kind" }, limit.queue) },
+    { name: "key", label: "Key", kind: "span", value: (limit) => limit.key, cell: (limit) => limit.key ?? h("span", { class: "muted" }, "each") },
+    { name: "max", label: "At once", kind: "number", title: "How many jobs of the key may run at once", value: (limit) => limit.max, cell: (limit) => (limit.max === 0 ? badge("paused") : number(limit.max)) },
+    { name: "do", label: "", kind: "tight span", value: (limit) => [limit.queue, limit.key], cell: (limit) => action({
+      text: "Remove", slim: true, label: `Remove the limit of ${quoted(limit.key ?? limit.queue)}`, name: "remove-limit",
+      title: "Lets any number of jobs of the key run at once",
+    }, async () => {
+      await attempt("Could not remove the limit", async () => {
+        const { changed } = await post("api/fair-limits/set", { queue: limit.queue, key: limit.key, max: null });
+        return changed ? "The limit is removed" : "The limit was removed before";
+      });
+      await load();
+    }) },
+  ];
+}
 
 function toggle(queue, load) {
   const verb = queue.paused ? "resume" : "pause";
