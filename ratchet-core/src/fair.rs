@@ -43,7 +43,8 @@
 //! - The job itself is changed in a way that takes its turn away. Then it falls asleep.
 //!
 //! So after each call, in each level with parked jobs of a key, there are at least as many jobs of
-//! the key with turns as the key has free places.
+//! the key with turns as the key has free places. A job that becomes due while jobs of its key are
+//! parked in its level is parked at once ([`turn_or_parked`]). So it does not go ahead of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -147,7 +148,25 @@ pub struct Last {
     pub cost: u32,
 }
 
-/// Returns the turn of a job that becomes due at `now`, in milliseconds since 1970. `first` is the
+/// Returns the turn of a job that has become due at `run_at`. If jobs of its key are parked in the
+/// level, the job is parked behind them: otherwise jobs that keep arriving would take the places
+/// for which they wait. `last` is the last pending job of the key, parked or not; the rest is as
+/// for [`turn`].
+#[must_use]
+pub fn turn_or_parked(
+    first: Option<i64>,
+    last: Option<Last>,
+    cost: u32,
+    now: i64,
+    run_at: i64,
+) -> i64 {
+    match last {
+        Some(last) if is_parked(last.turn) => parked(run_at),
+        last => turn(first, last, cost, now),
+    }
+}
+
+/// Returns the turn of a job that gets one at `now`, in milliseconds since 1970. `first` is the
 /// first turn of the level's pending jobs, and `last` the last pending job of the key. Parked jobs
 /// count for neither.
 #[must_use]
@@ -292,6 +311,15 @@ mod tests {
             assert!(is_parked(parked(run_at)), "{run_at}");
         }
         assert!(parked(1) < parked(2));
+    }
+
+    #[test]
+    fn a_job_that_comes_while_others_are_parked_is_parked_behind_them() {
+        let last = |turn| Some(Last { turn, cost: 10 });
+        let parked_at = |run_at| turn_or_parked(Some(1), last(parked(5)), 10, 9, run_at);
+        assert_eq!([parked_at(5), parked_at(7)], [parked(5), parked(7)]);
+        assert_eq!(turn_or_parked(Some(1), last(3), 10, 9, 5), 13);
+        assert_eq!(turn_or_parked(Some(1), None, 10, 9, 5), 10);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) struct Call<T> {
     /// The queues and fair keys that may have free places for parked jobs since this call began.
     pub(crate) freed: BTreeSet<(Name, Name)>,
     /// The queues of jobs that were removed and whose fair keys cannot be read.
-    pub(crate) doubtful: BTreeSet<Name>,
+    pub(crate) unclear_queues: BTreeSet<Name>,
 }
 
 impl<T: Transaction> Call<T> {
@@ -54,7 +54,7 @@ impl<T: Transaction> Call<T> {
             ended_damaged: BTreeSet::new(),
             changed: BTreeSet::new(),
             freed: BTreeSet::new(),
-            doubtful: BTreeSet::new(),
+            unclear_queues: BTreeSet::new(),
         };
         call.format = call.stored_format().await?;
         Ok(call)
@@ -90,7 +90,11 @@ impl<T: Transaction> Call<T> {
     /// Updates what depends on the jobs that ended in this call, and commits the transaction.
     pub(crate) async fn commit(mut self) -> Result<()> {
         self.follow_ends().await?;
-        self.fill_places().await?;
+        // A damaged job that was to get a place ends instead, so others may wait for its end.
+        while !self.freed.is_empty() || !self.unclear_queues.is_empty() {
+            self.fill_places().await?;
+            self.follow_ends().await?;
+        }
         if self.format < FORMAT {
             self.put(Key::new(Table::Format), FORMAT.to_string())
                 .await?;
@@ -265,6 +269,11 @@ impl<T: Transaction> Call<T> {
         if let Some((queue, key)) = found.job.place() {
             self.freed.insert((queue.clone(), key.clone()));
         }
+        if found.problem.is_some() {
+            // The fair key or the turn may be what cannot be read.
+            let queue = found.job.record.spec.route.queue.clone();
+            self.unclear_queues.insert(queue);
+        }
         let mut job = found.job.clone();
         let changed = change(&mut job, found.problem.as_ref());
         let mut keys = None;
@@ -362,7 +371,7 @@ impl<T: Transaction> Call<T> {
             return Ok(false);
         };
         let keys = Row::split(&value).keys;
-        self.doubtful
+        self.unclear_queues
             .extend(keys.iter().filter_map(|key| keys::queue_of(key)));
         self.remove_entries(keys.iter()).await?;
         Ok(true)

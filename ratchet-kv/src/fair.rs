@@ -5,6 +5,7 @@ use std::ops::Range;
 use ratchet_core::fair::{self, FIRST_PARKED, Last, WOKEN_BY_A_CLAIM};
 use ratchet_core::model::StoredJob;
 use ratchet_core::permit::Budget;
+use ratchet_core::time::to_millis;
 use ratchet_core::{Name, Priority, Result, Route};
 
 use crate::call::Call;
@@ -17,15 +18,36 @@ impl<T: Transaction> Call<T> {
         let Some(key) = job.lacks_turn(self.now) else {
             return Ok(None);
         };
+        let of_key = keys::turns_of(&job.record.spec.route, job.record.spec.priority, key.name());
+        let (first, last) = self.first_and_last(job, of_key.all()).await?;
+        let run_at = to_millis(job.record.run_at);
+        let turn = fair::turn_or_parked(first, last, key.cost(), self.now, run_at);
+        Ok(Some(turn))
+    }
+
+    /// Returns the turn of a job that was parked and is woken.
+    pub(crate) async fn turn_of_woken(&mut self, job: &StoredJob) -> Result<Option<i64>> {
+        let Some(key) = &job.record.spec.fair_key else {
+            return Ok(None);
+        };
+        let of_key = keys::turns_of(&job.record.spec.route, job.record.spec.priority, key.name());
+        let (first, last) = self.first_and_last(job, unparked(of_key)).await?;
+        Ok(Some(fair::turn(first, last, key.cost(), self.now)))
+    }
+
+    /// Returns the first turn of the level of a job, and the last job in a range of the index of the
+    /// turns of each key.
+    async fn first_and_last(
+        &mut self,
+        job: &StoredJob,
+        of_key: Range<Vec<u8>>,
+    ) -> Result<(Option<i64>, Option<Last>)> {
         let spec = &job.record.spec;
-        let (route, priority) = (&spec.route, spec.priority);
-        let turns = unparked(keys::level(Table::Turn, route, priority));
+        let turns = unparked(keys::level(Table::Turn, &spec.route, spec.priority));
         let first = self.first(turns).await?;
         let first = first.and_then(|(key, _)| turn_of(&key));
-        let of_key = unparked(keys::turns_of(route, priority, key.name()));
         let last = self.range(of_key, Order::Descending, 1).await?;
-        let last = last.first().and_then(|(key, _)| last_of(key));
-        Ok(Some(fair::turn(first, last, key.cost(), self.now)))
+        Ok((first, last.first().and_then(|(key, _)| last_of(key))))
     }
 
     /// Gives turns to the due jobs of these routes that sleep, the longest due first. Skips routes

@@ -163,17 +163,17 @@ impl<T: Transaction> Call<T> {
     /// Gives turns to parked jobs of the keys that may have free places. The commit calls this
     /// method. `[fair.limit.free]` `[fair.limit.wait]`
     pub(crate) async fn fill_places(&mut self) -> Result<()> {
-        let (freed, doubtful) = (
+        let (freed, unclear_queues) = (
             std::mem::take(&mut self.freed),
-            std::mem::take(&mut self.doubtful),
+            std::mem::take(&mut self.unclear_queues),
         );
-        if freed.is_empty() && doubtful.is_empty() {
+        if freed.is_empty() && unclear_queues.is_empty() {
             return Ok(());
         }
         let Some(limited) = self.limited().await? else {
             return Ok(());
         };
-        for queue in &doubtful {
+        for queue in &unclear_queues {
             // Claims park the jobs again that have no place.
             if let Ok(scope) = FairScope::queues(queue) {
                 self.unpark(&scope).await?;
@@ -210,22 +210,42 @@ impl<T: Transaction> Call<T> {
         let of_key = || keys::turns_of(route, priority, key);
         let ahead = self.range(unparked(of_key()), Order::Ascending, most);
         let ahead = ahead.await?.len() as u64;
-        let woken = usize::try_from(places(ahead)).unwrap_or(usize::MAX);
+        let mut left = usize::try_from(places(ahead)).unwrap_or(usize::MAX);
         let parked = of_key().number(FIRST_PARKED).bytes();
-        let parked = of_key().from(parked);
-        for (entry, _) in self.range(parked, Order::Ascending, woken).await? {
-            let id: Option<JobId> = keys::job_of(&entry);
-            let Some(mut found) = (match id {
-                Some(id) => self.find(id).await?,
-                None => None,
-            }) else {
-                continue;
-            };
-            let parked = found.job.turn.take();
-            let turn = self.turn(&found.job).await?;
-            found.job.turn = parked;
-            self.change_found(found, |job, _| job.turn = turn).await?;
+        let mut parked = of_key().from(parked);
+        while left > 0 {
+            let page = self.page(&mut parked, Order::Ascending).await?;
+            if page.is_empty() {
+                break;
+            }
+            for (entry, _) in page {
+                if left > 0 && self.wake_parked(entry).await? {
+                    left -= 1;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Gives a turn to the parked job with this key in the index of the turns of each fair key.
+    /// Returns false for a damaged job, which never runs: this ends it, or removes the key if
+    /// nothing can be read of the job.
+    async fn wake_parked(&mut self, entry: Vec<u8>) -> Result<bool> {
+        let id: Option<JobId> = keys::job_of(&entry);
+        let found = match id {
+            Some(id) => self.find(id).await?,
+            None => None,
+        };
+        let Some(found) = found else {
+            if let Some(id) = id {
+                self.set_aside(id).await?;
+            }
+            self.remove(entry).await?;
+            return Ok(false);
+        };
+        let whole = found.problem.is_none();
+        let turn = self.turn_of_woken(&found.job).await?;
+        self.change_found(found, |job, _| job.turn = turn).await?;
+        Ok(whole)
     }
 }

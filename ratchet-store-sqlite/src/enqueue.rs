@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::expiry;
-use crate::fair;
+use crate::fair::Turned;
 use crate::lanes;
 use crate::links;
 use crate::permits;
@@ -164,7 +164,13 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     let turn = match spec.due_fair_key(state, due, work.now) {
         Some(key) => {
             let (name, level) = (key.name().as_str(), spec.priority.level());
-            Some(fair::turn(work, route, level, name, key.cost())?)
+            let job = Turned {
+                route,
+                level,
+                key: name,
+                cost: key.cost(),
+            };
+            Some(job.turn(work, due)?)
         }
         None => None,
     };

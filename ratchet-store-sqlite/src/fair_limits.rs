@@ -8,7 +8,7 @@ use ratchet_core::{InvalidInput, JobId, Name, Result};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::Result as Inner;
-use crate::fair;
+use crate::fair::Turned;
 use crate::queue::Urgency;
 use crate::request::Work;
 use crate::routes::json_of;
@@ -164,12 +164,18 @@ fn fill(work: &Work<'_>, place: &Place, key: &Name) -> Inner<()> {
         let woken = i64::try_from(woken).unwrap_or(i64::MAX);
         let parked = first.query_map(params![route, level, key.as_str(), woken], |row| {
             // A cost that cannot be read must not keep the job from being claimed.
-            Ok((row::job_id(row, 0)?, row.get(1).unwrap_or(FairKey::UNIT)))
+            let cost = FairKey::cost_or_unit(row.get(1).unwrap_or_default());
+            Ok((row::job_id(row, 0)?, cost))
         })?;
         let parked: Vec<(JobId, u32)> = parked.collect::<rusqlite::Result<_>>()?;
         for (id, cost) in parked {
-            let turn = fair::turn(work, route, level, key.as_str(), cost)?;
-            give.execute(params![id.as_bytes(), turn])?;
+            let job = Turned {
+                route,
+                level,
+                key: key.as_str(),
+                cost,
+            };
+            give.execute(params![id.as_bytes(), job.turn_of_woken(work)?])?;
         }
     }
     Ok(())

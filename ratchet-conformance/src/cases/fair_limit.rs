@@ -110,6 +110,24 @@ cases! {
         assert_eq!(both, [token.job, all[7]]);
     }
 
+    #[proves("fair.limit.free")]
+    #[needs(FairLimits)]
+    async fn jobs_that_keep_coming_do_not_take_the_place_of_a_waiting_one(cx: &Cx) {
+        let node = cx.node().await;
+        set(&node, queues("default"), 1).await;
+        let first = node.add_all(&flood("k", 2)).await;
+        let claimed = node.claim(10).await;
+        assert_eq!(ids(&claimed), first[..1]);
+        // All slots are full now, so no claim parks the jobs that come.
+        let late = node.add_all(&flood("k", 2)).await;
+        node.succeed(claimed[0].claim.token).await;
+        for next in [first[1], late[0], late[1]] {
+            let token = node.take().await;
+            assert_eq!(token.job, next);
+            node.succeed(token).await;
+        }
+    }
+
     #[proves("fair.limit.others")]
     #[needs(FairLimits)]
     async fn a_key_at_its_limit_delays_no_other(cx: &Cx) {

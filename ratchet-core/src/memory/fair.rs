@@ -76,10 +76,11 @@ impl Tables {
             let running = self.running_of(&queue, &key);
             let places = |ahead| fair::places_for(max, running, ahead);
             let woken = self.indexes.first_parked(&queue, &key, places);
-            for id in &woken {
-                self.change(*id, |job| job.turn = None);
+            for id in woken {
+                let job = self.job(id);
+                let turn = job.and_then(|job| self.indexes.turn_of_woken(job, now));
+                self.change(id, |job| job.turn = turn);
             }
-            self.give_turns(woken, now);
         }
     }
 }

@@ -50,16 +50,23 @@ pub(super) struct FairLevel {
 const FIRST: (i64, JobId) = (FIRST_PARKED, JobId::from_bytes([0; 16]));
 
 impl FairLevel {
-    /// Returns the turn of a job of this key that is due at `now`.
-    fn turn(&self, key: &FairKey, now: i64) -> i64 {
+    /// Returns the turn of a job of this key that has become due at `run_at`.
+    fn turn(&self, key: &FairKey, now: i64, run_at: i64) -> i64 {
+        let last = self.keys.get(key.name());
+        let last = last.and_then(BTreeMap::last_key_value).map(last_of);
+        fair::turn_or_parked(self.first(), last, key.cost(), now, run_at)
+    }
+
+    /// Returns the turn of a parked job of this key that is woken.
+    fn turn_of_woken(&self, key: &FairKey, now: i64) -> i64 {
+        let last = self.turns_of(key.name()).next_back().map(last_of);
+        fair::turn(self.first(), last, key.cost(), now)
+    }
+
+    /// Returns the first turn of the jobs that are not parked.
+    fn first(&self) -> Option<i64> {
         let first = self.turns.first_key_value().map(|((turn, ..), _)| *turn);
-        let first = first.filter(|turn| !fair::is_parked(*turn));
-        let last = self.turns_of(key.name()).next_back();
-        let last = last.map(|((turn, _), cost)| Last {
-            turn: *turn,
-            cost: *cost,
-        });
-        fair::turn(first, last, key.cost(), now)
+        first.filter(|turn| !fair::is_parked(*turn))
     }
 
     /// Returns the jobs of a key that have turns and are not parked.
@@ -94,6 +101,13 @@ impl FairLevel {
                 }
             }
         }
+    }
+}
+
+fn last_of(((turn, _), cost): (&(i64, JobId), &u32)) -> Last {
+    Last {
+        turn: *turn,
+        cost: *cost,
     }
 }
 
@@ -191,7 +205,8 @@ impl Indexes {
         let mut first = Vec::new();
         for (_, _, level) in self.pending_levels(|route| route.queue == *queue) {
             let Some(fair) = &level.fair else { continue };
-            let ahead = fair.turns_of(key).count() as u64;
+            let most = usize::try_from(places(0)).unwrap_or(usize::MAX);
+            let ahead = fair.turns_of(key).take(most).count() as u64;
             let parked = fair.keys.get(key).into_iter();
             let parked = parked.flat_map(|turns| turns.range(FIRST..));
             let ids = parked.zip(0..places(ahead));
@@ -203,9 +218,20 @@ impl Indexes {
     /// Returns the turn of this job if it sleeps and is due at `now`.
     pub(super) fn turn(&self, job: &StoredJob, now: i64) -> Option<i64> {
         let key = job.lacks_turn(now)?;
-        let levels = self.pending.get(&job.record.spec.route)?;
-        let level = &levels[usize::from(job.record.spec.priority.level())];
-        Some(level.fair.as_ref()?.turn(key, now))
+        let run_at = time::to_millis(job.record.run_at);
+        Some(self.fair_level(job)?.turn(key, now, run_at))
+    }
+
+    /// Returns the turn of this job, which was parked and is woken.
+    pub(super) fn turn_of_woken(&self, job: &StoredJob, now: i64) -> Option<i64> {
+        let key = job.record.spec.fair_key.as_ref()?;
+        Some(self.fair_level(job)?.turn_of_woken(key, now))
+    }
+
+    fn fair_level(&self, job: &StoredJob) -> Option<&FairLevel> {
+        let spec = &job.record.spec;
+        let levels = self.pending.get(&spec.route)?;
+        levels[usize::from(spec.priority.level())].fair.as_deref()
     }
 
     /// Returns the waiting jobs that have expired at `now`, the longest overdue first.

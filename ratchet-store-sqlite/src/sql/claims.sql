@@ -58,8 +58,8 @@ LIMIT ?6
 
 -- name: find_turns
 -- Returns the first turn of a route (?1) and priority (?2), and the last turn of a fair key (?3)
--- there with its cost, without parked jobs. [fair.turn] [fair.bound] [fair.weight] [fair.idle] One seek of
--- ratchet_jobs_turn and one of ratchet_jobs_key.
+-- there that is below ?4, with its cost. The first turn is none of a parked job. [fair.turn]
+-- [fair.bound] [fair.weight] [fair.idle] One seek of ratchet_jobs_turn and one of ratchet_jobs_key.
 SELECT (SELECT turn FROM ratchet_jobs INDEXED BY ratchet_jobs_turn
         WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2
           AND turn < 4611686018427387904
@@ -69,14 +69,14 @@ FROM (SELECT 1)
 LEFT JOIN ratchet_jobs AS last ON last.id = (
     SELECT id FROM ratchet_jobs INDEXED BY ratchet_jobs_key
     WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2 AND fair_key = ?3
-      AND turn < 4611686018427387904
+      AND turn < ?4
     ORDER BY turn DESC, id DESC LIMIT 1)
 
 -- name: find_sleepers
 -- Returns the due jobs with a fair key, but without a turn, of these routes (?1, a JSON array), the
 -- longest due first, at most ?3. [fair.due] [claim.paused] Reads the first ?3 jobs of each route from
 -- ratchet_jobs_asleep, in its order, so that the cost does not depend on how many jobs sleep.
-SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost
+SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost, job.run_at
 FROM json_each(?1) AS wanted
 CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
 CROSS JOIN ratchet_jobs AS job ON job.id IN (
