@@ -47,17 +47,16 @@ async fn a_segment_of_a_newer_version_is_named_and_nothing_follows_it() {
     let bucket = Faulty::default();
     let (reader, writer) = (open(&bucket).await, open(&bucket.other()).await);
     let job = add(&writer).await;
-    for (from, to) in [
-        ("\"format\":2", "\"format\":3"),
-        ("\"enqueue\"", "\"novelty\""),
-    ] {
+    let format = |version: u32| format!("\"format\":{version}");
+    let words = ["\"enqueue\"", "\"novelty\""].map(str::to_owned);
+    for [from, to] in [[document::FORMAT, document::FORMAT + 1].map(format), words] {
         let mut known = Vec::new();
         bucket
             .replace(&segment(1), |bytes| {
                 known = bytes;
                 let text = String::from_utf8(known.clone()).unwrap();
                 let (_, text) = text.split_once('\n').unwrap();
-                document::sealed(&text.replacen(from, to, 1)).into_bytes()
+                document::sealed(&text.replacen(&from, &to, 1)).into_bytes()
             })
             .await;
         bucket.counts();
