@@ -331,9 +331,10 @@ impl<D: Dialect> SqlStore<D> {
             match decode(row, token, route, look.request.payloads) {
                 Ok(job) => {
                     if with_turns && let Some(turn) = row.try_get(22)? {
-                        round
-                            .turns
-                            .insert(job.claim.token.job, (turn, row.try_get(23)?));
+                        // A damaged row may have no key.
+                        let key: Option<String> = row.try_get(23)?;
+                        let key = key.unwrap_or_default();
+                        round.turns.insert(job.claim.token.job, (turn, key));
                     }
                     if row.try_get::<JobFlags>(20)?.has_any(JobFlags::EXPIRES) {
                         round.expiring.push(id);

@@ -427,6 +427,8 @@ cases! {
                     }
                     done += claimed.len();
                     for (job, place) in claimed.iter().zip(places) {
+                        let running = running(&node, "default", keys[place]).await;
+                        assert!(running <= 2, "{running} jobs of one key run");
                         counts[place].fetch_sub(1, Ordering::SeqCst);
                         node.succeed(job.claim.token).await;
                     }

@@ -67,6 +67,7 @@ pub(crate) async fn damaged_jobs_stop_no_claim(schema: Arc<Schema>) {
         (of("a"), "run_at = 9223372036854775807"),
         (of("a"), "fair_cost = -1"),
         (of("a"), "fair_cost = NULL"),
+        (of("a"), "fair_key = NULL"),
         (job(), "run_at = -9223372036854775808"),
         (job(), "run_at = 9223372036854775807"),
     ] {
