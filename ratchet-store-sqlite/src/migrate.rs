@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["c0725de70cbe67c84ff8c5e7f4be023726982846a4a460e4c47f02d0e44aaecf"];
+        &["ac2b398a70f50b84e41786aae6ad8ecfe34cce8135d88c19b9eb75c23ee7e885"];
 
     #[test]
     fn versions_have_no_gaps() {
