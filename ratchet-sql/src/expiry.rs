@@ -21,8 +21,8 @@ use crate::store::SqlStore;
 /// row, because another transaction has locked it.
 const TIED: JobFlags = JobFlags::AWAITED.or(JobFlags::UNIQUE_KEY);
 
-/// Maximum time that the end of one expired job waits for a row that another transaction has locked,
-/// after the jobs of a pass could not end together.
+/// Maximum time that the end of one expired job waits for a row that another transaction has
+/// locked, after the jobs of a pass could not end together.
 const PATIENCE_FOR_ONE: Duration = Duration::from_millis(20);
 
 impl<D: Dialect> SqlStore<D> {
@@ -107,8 +107,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(expiries)
     }
 
-    /// Cancels up to `limit` waiting jobs that have expired, and returns them in order of id. Leaves
-    /// out jobs that other transactions have locked. `[expiry.pass]` `[expiry.limit]`
+    /// Cancels up to `limit` waiting jobs that have expired, and returns them in order of id.
+    /// Leaves out jobs that other transactions have locked. `[expiry.pass]` `[expiry.limit]`
     pub(crate) async fn cancel_expired(&self, limit: usize) -> Result<Vec<JobId>> {
         let mut expired = Vec::new();
         let mut lease = self.lease().await?;
@@ -119,8 +119,10 @@ impl<D: Dialect> SqlStore<D> {
         while expired.len() < limit {
             let wanted = limit - expired.len();
             let overdue = self.sql().overdue_expiries.query();
-            let overdue = overdue.bind(i64::try_from(wanted).unwrap_or(i64::MAX));
-            let overdue = overdue.bind(behind.0).bind(behind.1);
+            let overdue = overdue
+                .bind(i64::try_from(wanted).unwrap_or(i64::MAX))
+                .bind(behind.0)
+                .bind(behind.1);
             let (mut alone, mut tied) = (Vec::new(), Vec::new());
             for row in lease.rows(overdue).await? {
                 behind = (row.try_get(1)?, row.try_get(0)?);

@@ -19,8 +19,8 @@ pub(crate) fn waiting() -> Document {
     doc! { "$lte": code(JobState::Paused) }
 }
 
-/// Number of conflicts with other calls and transactions after which a pass leaves out the jobs that
-/// conflict.
+/// Number of conflicts with other calls and transactions after which a pass leaves out the jobs
+/// that conflict.
 const CONFLICTS: u32 = 24;
 
 /// Returns a filter for the waiting jobs that have expired, except these jobs.

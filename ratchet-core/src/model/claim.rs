@@ -181,8 +181,8 @@ pub struct Claim {
     /// trace.
     pub trace: Option<TraceContext>,
     /// When the job expires if no body runs before. `None` if it never expires, such as a job that
-    /// has begun. If the job was claimed only after this time, the node ends the job without running
-    /// it ([`is_expired`](Self::is_expired)).
+    /// has begun. If the job was claimed only after this time, the node ends the job without
+    /// running it ([`is_expired`](Self::is_expired)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }

@@ -25,9 +25,9 @@ use crate::time::duration_millis;
 ///
 /// A job waits while it is pending, blocked or paused, also between two attempts. If the payload of
 /// a waiting job is replaced, its checkpoint and its progress are deleted, because they belong to
-/// the old payload. The job also gets the [expiry](NewJob::expires_in) of the new job, or none, even
-/// if it has begun with the old payload. Everything else stays as it was stored: attempts, priority,
-/// tags, parents. The payload of a running job never changes.
+/// the old payload. The job also gets the [expiry](NewJob::expires_in) of the new job, or none,
+/// even if it has begun with the old payload. Everything else stays as it was stored: attempts,
+/// priority, tags, parents. The payload of a running job never changes.
 ///
 /// A new job that runs after the holder takes over the unique key, and waits for the end of the
 /// holder as with [`Condition::Ended`](crate::Condition::Ended). So the holder no longer has the

@@ -182,8 +182,8 @@ impl ReclaimRequest {
 
     /// Computes the effect of reclaiming a lost claim.
     ///
-    /// The job has begun, and no longer expires, if its body has sent a report or if the loss counts
-    /// as a crash.
+    /// The job has begun, and no longer expires, if its body has sent a report or if the loss
+    /// counts as a crash.
     ///
     /// A claim without an owner belongs to a job whose crash budget was used up in an earlier pass.
     /// The budget stays used up and the crash count stays the same, even if this pass allows more

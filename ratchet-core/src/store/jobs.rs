@@ -529,9 +529,9 @@ pub trait JobStore: Debug + Send + Sync {
     ///   other end, its unique key is freed, its lane continues, its batch counts it, and the links
     ///   on it are decided. A `Running` job does not change. Of concurrent calls, only one ends the
     ///   job. Each call returns the jobs that it ended, in order of id.
-    /// - **[expiry.limit]** A call ends at most `limit` jobs, and fewer only if fewer are overdue, or
-    ///   if other calls or transactions are changing some of them. It need not wait for these jobs,
-    ///   which a later call ends.
+    /// - **[expiry.limit]** A call ends at most `limit` jobs, and fewer only if fewer are overdue,
+    ///   or if other calls or transactions are changing some of them. It need not wait for these
+    ///   jobs, which a later call ends.
     /// - **[expiry.kept]** A job that was cancelled before it began keeps its expiry, also in the
     ///   archive, so [`JobRecord::is_expired`] tells why it ended.
     ///
