@@ -381,23 +381,32 @@ impl<T: Transaction> Call<T> {
     async fn expire_jobs(&mut self, limit: usize) -> Result<Vec<JobId>> {
         let now = self.now;
         let expiries = Key::new(Table::Expiry);
-        let overdue = expiries.clone().before(expiries.number(now).end());
-        let entries = self.range(overdue, Order::Ascending, limit).await?;
+        let mut keys = expiries.clone().before(expiries.number(now).end());
         let mut expired = Vec::new();
-        for id in entries.iter().filter_map(|(key, _)| keys::job_of(key)) {
-            let Some(found) = self.find(id).await? else {
-                self.set_aside(id).await?;
-                continue;
-            };
-            // The job was found by its expiry in the index. The expiry in a damaged job may be
-            // unreadable, so such a job counts as overdue.
-            if found.problem.is_some() || found.job.is_overdue(now) {
-                let expire = |job: &mut StoredJob, problem: Option<&InvalidInput>| match problem {
-                    Some(problem) => job.fail_damaged(problem, now),
-                    None => job.expire(now),
+        while expired.len() < limit {
+            let page = self.page(&mut keys, Order::Ascending).await?;
+            if page.is_empty() {
+                break;
+            }
+            for id in page.iter().filter_map(|(key, _)| keys::job_of(key)) {
+                if expired.len() == limit {
+                    break;
+                }
+                let Some(found) = self.find(id).await? else {
+                    self.set_aside(id).await?;
+                    continue;
                 };
-                self.change_found(found, expire).await?;
-                expired.push(id);
+                // The job was found by its expiry in the index. The expiry in a damaged job may be
+                // unreadable, so such a job counts as overdue.
+                if found.problem.is_some() || found.job.is_overdue(now) {
+                    let expire = |job: &mut StoredJob, problem: Option<&InvalidInput>| match problem
+                    {
+                        Some(problem) => job.fail_damaged(problem, now),
+                        None => job.expire(now),
+                    };
+                    self.change_found(found, expire).await?;
+                    expired.push(id);
+                }
             }
         }
         expired.sort_unstable();

@@ -200,7 +200,7 @@ impl<D: Dialect> SqlStore<D> {
         if !chosen.needs_permits() {
             let unlimited = Budget::default();
             let mut round = self.take(&mut lease, look, &chosen, &unlimited).await?;
-            self.begin(&mut lease, &mut round).await?;
+            self.read_expiries(&mut lease, &mut round).await?;
             return Ok(round);
         }
         lease.begin().await?;
@@ -240,18 +240,18 @@ impl<D: Dialect> SqlStore<D> {
             self.unclaim(lease, &refused).await?;
         }
         round.refused = refused.len();
-        self.begin(lease, &mut round).await?;
+        self.read_expiries(lease, &mut round).await?;
         Ok(round)
     }
 
-    /// Records that the claimed jobs have begun, unless they have expired.
-    async fn begin(&self, lease: &mut D::Lease, round: &mut Round) -> Result<()> {
-        if round.expiring.is_empty() {
-            return Ok(());
+    /// Adds their expiries to the claims. `[expiry.claim]`
+    async fn read_expiries(&self, lease: &mut D::Lease, round: &mut Round) -> Result<()> {
+        let expiries = self.expiries_of(lease, &round.expiring).await?;
+        for claim in round.claimed.iter_mut().map(|job| &mut job.claim) {
+            let expiry = expiries.get(&claim.token.job);
+            claim.expires_at = expiry.map(|expiry| from_millis(*expiry));
         }
-        let (claimed, expiring) = (&mut round.claimed, &round.expiring);
-        self.begin_expiring(lease, claimed, expiring, round.now)
-            .await
+        Ok(())
     }
 
     /// Claims due jobs with one statement.

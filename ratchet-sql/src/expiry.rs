@@ -1,18 +1,29 @@
-//! Expiries of jobs: until when jobs must begin. Only a job with an expiry has a row in `expiries`,
-//! and only such a job has the flag `EXPIRES`. Each transaction locks the rows of jobs before it
-//! changes their expiries.
+//! Expiries of jobs: until when jobs must begin. Only a job with an expiry has a row in `expiries`.
+//! A job that has or had an expiry has the flag `EXPIRES`. Each transaction locks the rows of jobs
+//! before it changes their expiries.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
-use ratchet_core::model::{ClaimedJob, JobFlags, NewJob, is_expired};
-use ratchet_core::time::from_millis;
+use ratchet_core::model::{JobFlags, NewJob};
+use ratchet_core::time;
 use ratchet_core::{JobId, JobState};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::Result;
+use crate::held::{PATIENCE, unless_held};
 use crate::row;
 use crate::store::SqlStore;
+
+/// Flags of jobs whose end changes other rows than their own. A pass may have to wait for such a
+/// row, because another transaction has locked it.
+const TIED: JobFlags = JobFlags::AWAITED.or(JobFlags::UNIQUE_KEY);
+
+/// Maximum time that the end of one expired job waits for a row that another transaction has
+/// locked, after the jobs of a pass could not end together.
+const PATIENCE_FOR_ONE: Duration = Duration::from_millis(20);
 
 impl<D: Dialect> SqlStore<D> {
     /// Stores the expiries of those of these new jobs that have one. Must run in the transaction
@@ -30,7 +41,7 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Gives jobs other expiries, or none. The caller has locked the jobs. `had` are the jobs that
-    /// have had an expiry until now, and `has` are those that have one from now on, with the time.
+    /// may have an expiry until now, and `has` are those that have one from now on, with the time.
     pub(crate) async fn replace_expiries(
         &self,
         on: &mut impl Run<D>,
@@ -96,58 +107,35 @@ impl<D: Dialect> SqlStore<D> {
         Ok(expiries)
     }
 
-    /// Deletes the expiries of jobs that were claimed before them at `now`, because these jobs have
-    /// begun. Adds the expiries that have passed to the claims. `expiring` are the claimed jobs
-    /// that may have an expiry. `[expiry.begun]` `[expiry.claim]`
-    ///
-    /// If the process ends after the claim and before this, no node has got the claim, so the job
-    /// has not begun.
-    pub(crate) async fn begin_expiring(
-        &self,
-        on: &mut impl Run<D>,
-        claimed: &mut [ClaimedJob],
-        expiring: &[Uuid],
-        now: i64,
-    ) -> Result<()> {
-        let claimed = claimed.iter_mut().map(|job| &mut job.claim);
-        let mut claims: HashMap<JobId, _> = claimed.map(|claim| (claim.token.job, claim)).collect();
-        let jobs = expiring.iter().copied();
-        let jobs: Vec<Uuid> = jobs
-            .filter(|job| claims.contains_key(&JobId::from(*job)))
-            .collect();
-        let mut begun = Vec::new();
-        for (job, expires_at) in self.expiries_of(on, &jobs).await? {
-            match claims.get_mut(&job) {
-                Some(claim) if is_expired(expires_at, now) => {
-                    claim.expires_at = Some(from_millis(expires_at));
-                }
-                _ => begun.push(job.as_uuid()),
-            }
-        }
-        self.drop_expiries(on, &begun).await
-    }
-
     /// Cancels up to `limit` waiting jobs that have expired, and returns them in order of id.
+    /// Leaves out jobs that other transactions have locked. `[expiry.pass]` `[expiry.limit]`
     pub(crate) async fn cancel_expired(&self, limit: usize) -> Result<Vec<JobId>> {
         let mut expired = Vec::new();
         let mut lease = self.lease().await?;
-        // The statement also returns jobs that have ended otherwise. They do not count towards the
-        // limit, and no later pass finds them again.
+        let until = time::monotonic() + self.deadline() / 4;
+        // Expiry and id of the last job that was read. The statement also returns jobs that have
+        // ended otherwise. They do not count towards the limit, and no later pass finds them again.
+        let mut behind = (i64::MIN, Uuid::nil());
         while expired.len() < limit {
             let wanted = limit - expired.len();
             let overdue = self.sql().overdue_expiries.query();
-            let overdue = overdue.bind(i64::try_from(wanted).unwrap_or(i64::MAX));
-            let mut jobs: Vec<Uuid> = Vec::new();
+            let overdue = overdue
+                .bind(i64::try_from(wanted).unwrap_or(i64::MAX))
+                .bind(behind.0)
+                .bind(behind.1);
+            let (mut alone, mut tied) = (Vec::new(), Vec::new());
             for row in lease.rows(overdue).await? {
-                jobs.push(row.try_get(0)?);
+                behind = (row.try_get(1)?, row.try_get(0)?);
+                match row.try_get::<JobFlags>(2)?.has_any(TIED) {
+                    true => tied.push(behind.1),
+                    false => alone.push(behind.1),
+                }
             }
-            if jobs.is_empty() {
-                break;
-            }
-            lease.begin().await?;
-            let ended = self.end_expired(&mut lease, &jobs).await;
-            expired.extend(lease.finish(ended).await?);
-            if jobs.len() < wanted {
+            let is_last = alone.len() + tied.len() < wanted;
+            let ended = self.expire_together(&mut lease, &alone, PATIENCE).await?;
+            expired.extend(ended.into_iter().flatten());
+            expired.extend(self.expire_tied(&mut lease, &tied, until).await?);
+            if is_last {
                 break;
             }
         }
@@ -155,19 +143,71 @@ impl<D: Dialect> SqlStore<D> {
         Ok(expired)
     }
 
+    /// Cancels those of these jobs that have expired, and returns them. If the end of one of them
+    /// would change a row that another transaction has locked, such as that of its batch, ends each
+    /// job in its own transaction. Leaves out the jobs that remain at the time `until`.
+    async fn expire_tied(
+        &self,
+        lease: &mut D::Lease,
+        jobs: &[Uuid],
+        until: Instant,
+    ) -> Result<Vec<JobId>> {
+        let mut ended = Vec::new();
+        if time::monotonic() < until {
+            match self.expire_together(lease, jobs, PATIENCE).await? {
+                Some(ended) => return Ok(ended),
+                None if jobs.len() == 1 => return Ok(ended),
+                None => {}
+            }
+        }
+        for job in jobs {
+            if time::monotonic() >= until {
+                break;
+            }
+            let job = std::slice::from_ref(job);
+            let one = self.expire_together(lease, job, PATIENCE_FOR_ONE).await?;
+            ended.extend(one.into_iter().flatten());
+        }
+        Ok(ended)
+    }
+
+    /// Cancels those of these jobs that have expired and that no other transaction has locked, in
+    /// one transaction, and returns them. Returns `None` if their end would change another row that
+    /// remained locked for this time.
+    async fn expire_together(
+        &self,
+        lease: &mut D::Lease,
+        jobs: &[Uuid],
+        patience: Duration,
+    ) -> Result<Option<Vec<JobId>>> {
+        if jobs.is_empty() {
+            return Ok(None);
+        }
+        lease.begin_within(patience).await?;
+        let ended = self.end_expired(lease, jobs).await;
+        unless_held(lease.finish(ended).await)
+    }
+
     /// Cancels those of these jobs that wait and have expired, and returns them. Marks the expiries
-    /// of jobs that have ended otherwise.
+    /// of jobs that have ended otherwise. Leaves out jobs that another transaction has locked, or
+    /// whose lanes it has locked.
     async fn end_expired(&self, lease: &mut D::Lease, jobs: &[Uuid]) -> Result<Vec<JobId>> {
         let sql = self.sql();
         // All calls lock lanes before jobs.
-        let lanes = self.lanes_of(lease, jobs).await?;
-        let places = self.enter_lanes(lease, lanes.into_values()).await?;
+        let (of_locked_lanes, places) = self.lock_lanes(lease, jobs).await?;
+        let free = self.lock_free(lease, jobs.to_vec()).await?;
+        let free: Vec<Uuid> = free.into_iter().collect();
         let mut found: BTreeMap<Uuid, (JobState, JobFlags)> = BTreeMap::new();
-        for row in lease.rows(sql.read_state.query().bind(jobs)).await? {
-            let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
-            // A claim that ends without its job leaves the job to a later pass.
-            if state != JobState::Running {
-                found.insert(row.try_get(0)?, (state, row.try_get(2)?));
+        if !free.is_empty() {
+            for row in lease.rows(sql.read_state.query().bind(&free)).await? {
+                let (id, flags): (Uuid, JobFlags) = (row.try_get(0)?, row.try_get(2)?);
+                let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
+                let can_end =
+                    !flags.has_any(JobFlags::LANE) || of_locked_lanes.contains(&id.into());
+                // If the claim of a running job ends without a body, a later pass ends the job.
+                if state.is_terminal() || (state.is_waiting() && can_end) {
+                    found.insert(id, (state, flags));
+                }
             }
         }
         let mut ended: Vec<(Uuid, JobFlags)> = Vec::new();

@@ -4,7 +4,9 @@
 //! wait, or have committed before. The change always writes the row of the job in `jobs`: a claim
 //! that has seen the job before the change then skips it, and cannot run it with the old payload.
 
-use ratchet_core::model::{HolderChange, KeyHolder, TakenKeys, payload_version_to_stored};
+use ratchet_core::model::{
+    HolderChange, JobFlags, KeyHolder, TakenKeys, payload_version_to_stored,
+};
 use ratchet_core::{JobId, JobState, StoreErrorKind};
 use uuid::Uuid;
 
@@ -44,7 +46,8 @@ impl<D: Dialect> SqlStore<D> {
             if let Ok(Some(kind)) = row::name(&row, 2, "kind") {
                 let (run_at, created_at) = (row.try_get(3)?, row.try_get(4)?);
                 let holder = KeyHolder::new(job, state, kind, run_at, created_at);
-                taken.holder(holder.expiry(row::seq(&row, 6)?, row.try_get(7)?));
+                let flags: JobFlags = row.try_get(6)?;
+                taken.holder(holder.may_have_expiry(flags.has_any(JobFlags::EXPIRES)));
             }
         }
         if found < jobs.len() {
@@ -63,7 +66,7 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let mut replaced = (vec![], vec![], vec![], vec![]);
         let (mut giving_up, mut cancelled) = (Vec::new(), Vec::new());
-        let (mut had_expiry, mut expiring) = (Vec::new(), Vec::new());
+        let (mut may_have_expiry, mut expiring) = (Vec::new(), Vec::new());
         for change in changes {
             let job = change.job().as_uuid();
             match change {
@@ -72,10 +75,10 @@ impl<D: Dialect> SqlStore<D> {
                     payload_version,
                     run_at,
                     expires_at,
-                    had_expiry: had,
+                    may_have_expiry: had,
                     ..
                 } => {
-                    had_expiry.extend(had.then_some(job));
+                    may_have_expiry.extend(had.then_some(job));
                     expiring.extend(expires_at.map(|at| (job, at)));
                     replaced.0.push(job);
                     replaced.1.push(payload.as_str());
@@ -96,7 +99,8 @@ impl<D: Dialect> SqlStore<D> {
                 ("run_at", &replaced.3),
             ]))
             .await?;
-            self.replace_expiries(on, &had_expiry, &expiring).await?;
+            self.replace_expiries(on, &may_have_expiry, &expiring)
+                .await?;
         }
         if !giving_up.is_empty() {
             on.execute(sql.release_keys.query().bind(&giving_up))

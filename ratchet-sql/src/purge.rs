@@ -97,6 +97,7 @@ impl<D: Dialect> SqlStore<D> {
         deleted: &[Uuid],
     ) -> Result<()> {
         let mut expiring = std::mem::take(&mut old.expiring);
+        let deleted: HashSet<&Uuid> = deleted.iter().collect();
         expiring.retain(|job| deleted.contains(job));
         self.drop_expiries(lease, &expiring).await
     }

@@ -1,9 +1,9 @@
-//! Expiries of jobs: until when jobs must begin. A job has the field `expires_at` until it begins.
+//! Expiries of jobs: until when jobs must begin. A job has the field `expires_at` until it
+//! begins.
 
-use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Document, doc};
 use mongodb::options::{FindOptions, Hint};
-use ratchet_core::{JobAction, JobId, JobState};
+use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
 use crate::clock::Now;
 use crate::error::Result as Inner;
@@ -19,73 +19,99 @@ pub(crate) fn waiting() -> Document {
     doc! { "$lte": code(JobState::Paused) }
 }
 
-impl MongoStore {
-    /// Removes the expiries of jobs that this call has claimed before them, because these jobs have
-    /// begun. If the process ends before this, no node has got the claims, so the jobs have not
-    /// begun. [expiry.begun]
-    pub(crate) async fn begin_expiring(&self, jobs: &[JobId], call: ObjectId) -> Inner<()> {
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        let side = self.main();
-        let update = doc! { "$unset": { "expires_at": "" } };
-        let taken = pipelines::taken(jobs, call);
-        side.plain().update_these(&side.jobs, taken, update).await?;
-        Ok(())
-    }
+/// Number of conflicts with other calls and transactions after which a pass leaves out the jobs
+/// that conflict.
+const CONFLICTS: u32 = 24;
 
+/// Returns a filter for the waiting jobs that have expired, except these jobs.
+fn overdue(now: i64, left_out: &[JobId]) -> Document {
+    let mut id = any_job_id();
+    id.insert("$nin", pipelines::ids(left_out));
+    doc! { "state": waiting(), "expires_at": { "$lte": now }, "_id": id }
+}
+
+impl MongoStore {
     /// Cancels up to `limit` waiting jobs that have expired, and returns them in order of id. Uses
     /// index `expiry`. [expiry.pass] [expiry.limit]
+    ///
+    /// Leaves out jobs that another transaction has locked: after a conflict, the jobs are divided
+    /// until the locked ones are alone, up to [`CONFLICTS`] times.
     pub(crate) async fn cancel_expired(&self, limit: usize) -> Inner<Vec<JobId>> {
         let side = self.main();
         let now = self.millis(side).await?;
-        let overdue = doc! {
-            "state": waiting(),
-            "expires_at": { "$lte": now },
-            "_id": any_job_id(),
-        };
-        let options = |limit: usize| {
-            FindOptions::builder()
+        let (mut expired, mut left_out) = (Vec::new(), Vec::new());
+        let mut conflicts = 0;
+        while expired.len() < limit && conflicts < CONFLICTS {
+            let wanted = limit - expired.len();
+            let options = FindOptions::builder()
                 .sort(doc! { "expires_at": 1, "_id": 1 })
-                .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+                .limit(i64::try_from(wanted).unwrap_or(i64::MAX))
                 .projection(doc! { "_id": 1 })
                 .hint(Hint::Name(INDEX.to_owned()))
-                .build()
-        };
-        let mut on = side.plain();
-        let has_transactions = self.has_transactions();
-        let look_at = if has_transactions { 1 } else { limit };
-        let found = on
-            .find(&side.jobs, overdue.clone(), options(look_at))
-            .await?;
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut expired = Vec::new();
-        if !has_transactions {
-            // Nothing else depends on the end of these jobs, because such jobs need transactions.
-            for job in row::job_ids(&found) {
-                let mut this = overdue.clone();
-                this.insert("_id", row::id(job));
-                let end = pipelines::moved(JobState::Cancelled, Now::Fixed(now));
-                if on.update_one(&side.jobs, this, end).await? > 0 {
-                    expired.push(job);
+                .build();
+            let mut on = side.plain();
+            let found = on.find(&side.jobs, overdue(now, &left_out), options);
+            let jobs = row::job_ids(&found.await?);
+            // The jobs that are longest overdue are in the last chunk.
+            let mut chunks = vec![&*jobs];
+            while let Some(chunk) = chunks.pop().filter(|chunk| !chunk.is_empty()) {
+                match self.end_expired(chunk, now).await {
+                    Ok(ended) => {
+                        expired.extend(ended);
+                        continue;
+                    }
+                    Err(failure) if failure.kind != StoreErrorKind::Contention => {
+                        return Err(failure);
+                    }
+                    Err(_) if conflicts < CONFLICTS && chunk.len() > 1 => {
+                        let (first, second) = chunk.split_at(chunk.len() / 2);
+                        chunks.extend([second, first]);
+                    }
+                    Err(_) => left_out.extend(chunk),
                 }
+                conflicts += 1;
             }
-        } else {
-            let mut tx = side.begin().await?;
-            let ended = async {
-                let found = tx.find(&side.jobs, overdue, options(limit)).await?;
-                let jobs = row::job_ids(&found);
-                let cancel = JobAction::Cancel;
-                self.act_together(&mut tx, &jobs, &JobState::ALL, cancel)
-                    .await?;
-                Ok(jobs)
+            if jobs.len() < wanted {
+                break;
             }
-            .await;
-            expired = tx.finish(ended).await?;
+        }
+        if !left_out.is_empty() {
+            tracing::debug!(
+                jobs = left_out.len(),
+                "expired jobs that are locked do not end yet"
+            );
         }
         expired.sort_unstable();
         Ok(expired)
+    }
+
+    /// Cancels those of these jobs that wait and have expired, and returns them.
+    async fn end_expired(&self, jobs: &[JobId], now: i64) -> Inner<Vec<JobId>> {
+        let side = self.main();
+        let mut overdue = overdue(now, &[]);
+        if !self.has_transactions() {
+            // Nothing else depends on the end of these jobs, because such jobs need transactions.
+            let mut ended = Vec::new();
+            for job in jobs {
+                overdue.insert("_id", row::id(*job));
+                let end = pipelines::moved(JobState::Cancelled, Now::Fixed(now));
+                let mut on = side.plain();
+                if on.update_one(&side.jobs, overdue.clone(), end).await? > 0 {
+                    ended.push(*job);
+                }
+            }
+            return Ok(ended);
+        }
+        overdue.insert("_id", doc! { "$in": pipelines::ids(jobs) });
+        let mut tx = side.begin().await?;
+        let ended = async {
+            let only = row::fields(doc! { "_id": 1 });
+            let jobs = row::job_ids(&tx.find(&side.jobs, overdue, only).await?);
+            self.act_together(&mut tx, &jobs, &JobState::ALL, JobAction::Cancel)
+                .await?;
+            Ok(jobs)
+        }
+        .await;
+        tx.finish(ended).await
     }
 }

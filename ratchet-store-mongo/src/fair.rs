@@ -207,7 +207,8 @@ impl MongoStore {
     /// jobs that conflict are no longer divided. A later claim gives turns to those left out.
     pub(crate) async fn wake(&self, routes: &BTreeSet<i32>, now: i64) -> Result<()> {
         let routes: Vec<i32> = routes.iter().copied().collect();
-        // Other calls of this store wait meanwhile, and then find no jobs asleep.
+        // Until this call has given turns, other calls of this store wait. Then they find no jobs
+        // asleep.
         let mut giving = Some(self.giving_turns().await);
         let sleepers = self.sleepers(&routes, now).await?;
         // The jobs that are longest due are in the last chunk.

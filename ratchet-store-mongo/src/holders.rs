@@ -27,9 +27,7 @@ impl MongoStore {
             return Ok(());
         }
         let these = doc! { "_id": { "$in": ids(jobs) }, "live_key": { "$exists": true } };
-        let only = doc! {
-            "state": 1, "route": 1, "run_at": 1, "created_at": 1, "claim_seq": 1, "expires_at": 1,
-        };
+        let only = doc! { "state": 1, "route": 1, "run_at": 1, "created_at": 1 };
         let found = on.find(&self.main().jobs, these, row::fields(only)).await?;
         if found.len() < jobs.len() {
             return Err(changed());
@@ -44,8 +42,7 @@ impl MongoStore {
                 let (run_at, created_at) = (row::int(row, "run_at")?, row::int(row, "created_at")?);
                 let job = row::job_id(row, "_id")?;
                 let holder = KeyHolder::new(job, state, route.kind, run_at, created_at);
-                let expires_at = row::optional_int(row, "expires_at")?;
-                taken.holder(holder.expiry(row::count(row, "claim_seq")?, expires_at));
+                taken.holder(holder);
             }
         }
         Ok(())

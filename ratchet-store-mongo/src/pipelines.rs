@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
-use ratchet_core::model::{AttemptOutcome, ClaimRequest, Effect, NextRun, NodeStatus, RunAt};
+use ratchet_core::model::{
+    AttemptOutcome, ClaimRequest, Effect, NextRun, NodeStatus, ReclaimEffect, RunAt,
+};
 use ratchet_core::time::{duration_micros, duration_millis, to_millis};
 use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId, Priority};
 
@@ -324,7 +326,8 @@ impl Ending<'_> {
             self.ran_for,
         );
         set.insert("history", with_attempt(attempt));
-        Statement::new(filter, ended(set, effect.state, now)).bytes(bytes)
+        let ended = ended(set, effect.state, effect.begun, now);
+        Statement::new(filter, ended).bytes(bytes)
     }
 }
 
@@ -341,38 +344,42 @@ pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option
     times.map(|times| doc! { "$arrayElemAt": [times, { "$indexOfArray": [jobs, "$_id"] }] }.into())
 }
 
-/// Returns the stages that end a lost claim and put the job into `state`. [reclaim.requeue]
+/// Returns the stages that end a lost claim, with this effect on the job. [reclaim.requeue]
+/// [expiry.begun]
 pub(crate) fn take_back(
     seq: u64,
-    state: JobState,
-    crash_count: u32,
+    effect: ReclaimEffect,
     call: ObjectId,
     now: Now,
 ) -> Vec<Document> {
     let attempt = attempt(seq, AttemptOutcome::Lost, call, now, None, None);
     let set = doc! {
-        "state": code(state),
-        "crash_count": i64::from(crash_count),
+        "state": code(effect.state),
+        "crash_count": i64::from(effect.crash_count),
         "history": with_attempt(attempt),
     };
-    ended(set, state, now)
+    ended(set, effect.state, effect.begun, now)
 }
 
 /// Returns the stages that remove the node from a claim and do not end the claim. A later
-/// settlement ends the claim as failed. [reclaim.exhausted]
-pub(crate) fn give_up(crash_count: u32, call: ObjectId) -> Vec<Document> {
+/// settlement ends the claim as failed. [reclaim.exhausted] [expiry.begun]
+pub(crate) fn give_up(effect: ReclaimEffect, call: ObjectId) -> Vec<Document> {
+    let mut unset = vec!["node"];
+    unset.extend(effect.begun.then_some("expires_at"));
     vec![
-        doc! { "$set": { "crash_count": i64::from(crash_count), "claim": call } },
-        doc! { "$unset": "node" },
+        doc! { "$set": { "crash_count": i64::from(effect.crash_count), "claim": call } },
+        doc! { "$unset": unset },
     ]
 }
 
-/// Returns the stages that end a claim and put the job into `state`. If that state is terminal and
-/// the job is in a batch, the stages also set the flag `counted`. The caller must count the job in
-/// the same transaction. [batch.count]
-fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
+/// Returns the stages that end a claim and put the job into `state`. If the job has `begun`, they
+/// remove its expiry. If the state is terminal and the job is in a batch, the stages also set the
+/// flag `counted`. The caller must count the job in the same transaction. [batch.count]
+/// [expiry.begun]
+fn ended(mut set: Document, state: JobState, begun: bool, now: Now) -> Vec<Document> {
     let mut unset: Vec<&str> = CLAIM.to_vec();
     unset.push("turn");
+    unset.extend(begun.then_some("expires_at"));
     if state.is_terminal() {
         set.insert("finished_at", now.expression());
         let in_batch = doc! { "$gt": ["$batch", Bson::Null] };
@@ -441,7 +448,7 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
 pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     let set = doc! { "state": code(to) };
     if to.is_terminal() {
-        ended(set, to, now)
+        ended(set, to, false, now)
     } else {
         vec![doc! { "$set": set }, doc! { "$unset": "turn" }]
     }

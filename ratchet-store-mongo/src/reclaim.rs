@@ -36,11 +36,10 @@ struct Lost {
 
 impl Lost {
     fn statement(&self, call: ObjectId, now: Now) -> Statement {
-        let (state, crashes) = (self.effect.state, self.effect.crash_count);
         let pipeline = if self.effect.is_exhausted() {
-            pipelines::give_up(crashes, call)
+            pipelines::give_up(self.effect, call)
         } else {
-            pipelines::take_back(self.reclaimed.token.seq, state, crashes, call, now)
+            pipelines::take_back(self.reclaimed.token.seq, self.effect, call, now)
         };
         Statement::new(self.filter.clone(), pipeline)
     }

@@ -32,10 +32,10 @@ CREATE TABLE {schema}.fair_routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 has a unique key, 2 has a timeout or a stall timeout, 4 has a lane, 8 waits for other
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
--- permit, 256 may have an expiry. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
--- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
--- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no
--- turn. A running job has the turn with which it was claimed.
+-- permit, 256 has or had an expiry. claimed_at, last_report, node and cancel_requested belong to the
+-- current claim if the job is running, and otherwise remain from the last one. ran_for_us belongs
+-- to the claim that succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if
+-- the job has no turn. A running job has the turn with which it was claimed.
 -- jobs_claim: the claim order of each route and priority; also the running jobs of each route.
 -- jobs_state: the finished jobs, the longest finished first, because the columns after their finish
 -- time are NULL; also the claims of each node, because their finish time is NULL; also the pending
@@ -339,9 +339,9 @@ CREATE TABLE {schema}.signals (
     CHECK (state BETWEEN 0 AND 2)
 ) {table};
 
--- When jobs expire that have not begun; only jobs with an expiry have a row, and 256 in jobs.flags.
+-- When jobs expire that have not begun. Only jobs with an expiry have a row.
 -- The server has no partial indexes, so an index of the jobs would have an entry for every job.
--- closed: a pass has found the job, so no other pass looks at the row again.
+-- closed: a pass has seen that the job has ended, so no pass looks at the row again.
 CREATE TABLE {schema}.expiries (
     job        BINARY(16) NOT NULL,
     expires_at BIGINT NOT NULL,

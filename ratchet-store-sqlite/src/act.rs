@@ -135,9 +135,7 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
     work.conn
         .prepare_cached(&SQL.requeue_job)?
         .execute(params![id.as_bytes(), work.now, to.code()])?;
-    if flags.has_any(JobFlags::EXPIRES) {
-        expiry::remove(work.conn, id)?;
-    }
+    expiry::remove(work.conn, id, flags)?;
     work.conn
         .prepare_cached(&SQL.clear_error)?
         .execute([id.as_bytes()])?;
@@ -171,9 +169,7 @@ pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result
         if flags.has_any(JobFlags::LINKED) {
             links::forget(work.conn, *id)?;
         }
-        if flags.has_any(JobFlags::EXPIRES) {
-            expiry::remove(work.conn, *id)?;
-        }
+        expiry::remove(work.conn, *id, *flags)?;
     }
     Ok(())
 }

@@ -293,7 +293,7 @@ fn take(
             Ok((mut job, flags)) => {
                 update.execute(params![id.as_bytes(), request.node.as_bytes(), work.now])?;
                 job.claim.limited = places.is_limited(*id);
-                job.claim.expires_at = expiry::begin(work, *id, flags)?;
+                job.claim.expires_at = expiry::of(work.conn, *id, flags)?;
                 if let Some(input) = &mut job.input
                     && job.claim.token.seq > 1
                 {

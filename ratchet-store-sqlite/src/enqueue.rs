@@ -89,16 +89,13 @@ fn plan<'j>(work: &Work<'_>, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
                 kind,
                 row.get(2)?,
                 row.get(3)?,
-                row.get::<_, i64>(5)?.cast_unsigned(),
-                row.get(6)?,
+                row::flags(row, 5)?,
             ))
         });
-        if let Some((state, Ok(Some(kind)), run_at, created_at, claim_seq, expires_at)) =
-            found.optional()?
-        {
+        if let Some((state, Ok(Some(kind)), run_at, created_at, flags)) = found.optional()? {
             let state = JobState::from_code(state)?;
             let holder = KeyHolder::new(job, state, kind, run_at, created_at);
-            taken.holder(holder.expiry(claim_seq, expires_at));
+            taken.holder(holder.may_have_expiry(flags.has_any(JobFlags::EXPIRES)));
         }
     }
     Ok(taken.resolve(jobs, work.now))
@@ -112,7 +109,7 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
     let id = job.as_bytes();
     let mut data = conn.prepare_cached(&SQL.find_holder)?;
     let (data, route, key): (i64, _, _) = data.query_row([id], |row| {
-        Ok((row.get(4)?, row.get(7)?, row.get(8).unwrap_or_default()))
+        Ok((row.get(4)?, row.get(6)?, row.get(7).unwrap_or_default()))
     })?;
     work.note_place(route, key);
     match change {
@@ -121,7 +118,7 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
             payload_version,
             run_at,
             expires_at,
-            had_expiry,
+            may_have_expiry,
             ..
         } => {
             let version = payload_version_to_stored(*payload_version);
@@ -133,7 +130,7 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
             conn.prepare_cached(&SQL.clear_notes)?.execute([id])?;
             conn.prepare_cached(&SQL.reschedule_job)?
                 .execute(params![id, run_at])?;
-            expiry::replace(work, job, *expires_at, *had_expiry)?;
+            expiry::replace(work, job, *expires_at, *may_have_expiry)?;
         }
         HolderChange::GiveUp { cancel, .. } => {
             conn.prepare_cached(&SQL.free_unique_key)?

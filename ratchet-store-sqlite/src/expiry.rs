@@ -1,7 +1,7 @@
 //! Expiries of jobs: until when jobs must begin.
 
-use ratchet_core::model::{JobFlags, NewJob, is_expired};
-use ratchet_core::time::{Timestamp, from_millis, to_millis};
+use ratchet_core::model::{JobFlags, NewJob};
+use ratchet_core::time::{Timestamp, from_millis};
 use ratchet_core::{JobAction, JobId, JobState};
 use rusqlite::{OptionalExtension, params};
 
@@ -19,12 +19,12 @@ pub(crate) fn add(work: &Work<'_>, job: &NewJob) -> Result<()> {
     }
 }
 
-/// Gives a waiting job another expiry, or none. `had_expiry` is whether it has one now.
+/// Gives a waiting job another expiry, or none. `may_have_expiry` is whether it may have one now.
 pub(crate) fn replace(
     work: &Work<'_>,
     id: JobId,
     expires_at: Option<i64>,
-    had_expiry: bool,
+    may_have_expiry: bool,
 ) -> Result<()> {
     match expires_at {
         Some(expires_at) => {
@@ -33,36 +33,27 @@ pub(crate) fn replace(
             flag.execute([id.as_bytes()])?;
             Ok(())
         }
-        None if had_expiry => remove(work.conn, id),
+        None if may_have_expiry => remove(work.conn, id, JobFlags::EXPIRES),
         None => Ok(()),
     }
 }
 
-/// Returns when a job expires, if it has an expiry.
-pub(crate) fn of(conn: Connection<'_>, id: JobId) -> Result<Option<Timestamp>> {
+/// Returns when a job with these flags expires, if it has an expiry.
+pub(crate) fn of(conn: Connection<'_>, id: JobId, flags: JobFlags) -> Result<Option<Timestamp>> {
+    if !flags.has_any(JobFlags::EXPIRES) {
+        return Ok(None);
+    }
     let mut find = conn.prepare_cached(&SQL.find_expiry)?;
     let found = find.query_row([id.as_bytes()], |row| row.get(0).map(from_millis));
     Ok(found.optional()?)
 }
 
-/// Removes the expiry of a job that is claimed before it, because the job begins. Returns an expiry
-/// that has passed.
-pub(crate) fn begin(work: &Work<'_>, id: JobId, flags: JobFlags) -> Result<Option<Timestamp>> {
-    if !flags.has_any(JobFlags::EXPIRES) {
-        return Ok(None);
+/// Removes the expiry of a job with these flags.
+pub(crate) fn remove(conn: Connection<'_>, id: JobId, flags: JobFlags) -> Result<()> {
+    if flags.has_any(JobFlags::EXPIRES) {
+        let mut remove = conn.prepare_cached(&SQL.drop_expiry)?;
+        remove.execute([id.as_bytes()])?;
     }
-    let expiry = of(work.conn, id)?;
-    if expiry.is_some_and(|expiry| !is_expired(to_millis(expiry), work.now)) {
-        remove(work.conn, id)?;
-        return Ok(None);
-    }
-    Ok(expiry)
-}
-
-/// Removes the expiry of a job.
-pub(crate) fn remove(conn: Connection<'_>, id: JobId) -> Result<()> {
-    let mut remove = conn.prepare_cached(&SQL.drop_expiry)?;
-    remove.execute([id.as_bytes()])?;
     Ok(())
 }
 

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["604398a2bfe5454c9eb87c44569c6addab829cb69a947abbdf9845656968a6cf"];
+        &["ac2b398a70f50b84e41786aae6ad8ecfe34cce8135d88c19b9eb75c23ee7e885"];
 
     #[test]
     fn versions_have_no_gaps() {

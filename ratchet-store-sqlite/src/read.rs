@@ -32,10 +32,8 @@ pub(crate) fn get(
             };
             let route = work.routes.get(work.conn, row.get(2)?)?.cloned();
             let mut job = route.map(|route| row::job_record(row, route));
-            if let Some(Ok(found)) = &mut job
-                && row::flags(row, 32)?.has_any(JobFlags::EXPIRES)
-            {
-                found.expires_at = expiry::of(work.conn, *id)?;
+            if let Some(Ok(found)) = &mut job {
+                found.expires_at = expiry::of(work.conn, *id, row::flags(row, 32)?)?;
             }
             if let Some(Ok(found)) = &mut job
                 && row::flags(row, 32)?.has_any(JobFlags::LINKED)

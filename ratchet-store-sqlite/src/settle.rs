@@ -8,6 +8,7 @@ use ratchet_core::{ClaimToken, JobId, JobState, NodeId};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::error::Result;
+use crate::expiry;
 use crate::lanes;
 use crate::request::Work;
 use crate::row;
@@ -71,6 +72,9 @@ fn settle_one(
         terminal,
     };
     end_claim(work, &ended, effect.record, ran_for_us, effect.error)?;
+    if effect.begun {
+        expiry::remove(work.conn, token.job, held.flags)?;
+    }
     if let Some(error) = effect.error {
         work.conn
             .prepare_cached(&SQL.keep_error)?

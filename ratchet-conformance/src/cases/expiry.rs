@@ -1,6 +1,6 @@
 //! Expiries: jobs that end if they have not begun in time.
 
-use JobState::{Blocked, Cancelled, Failed, Paused, Pending, Running, Succeeded};
+use JobState::{Blocked, Cancelled, Failed, Paused, Pending, Running};
 use ratchet_core::OnConflict;
 
 use super::prelude::*;
@@ -168,45 +168,131 @@ cases! {
         assert_refused(node.jobs().expire_jobs(0).await, "limit");
     }
 
-    #[proves("expiry.begun")]
+    #[proves("expiry.begun", "expiry.claim", "expiry.pass")]
     #[needs(Clock)]
     async fn a_job_that_has_begun_never_expires(cx: &Cx) {
         let node = cx.node().await;
+        // An attempt shows that a body has run. In the other cases, its running time does.
         let ends = [
-            retry(Duration::ZERO),
-            Outcome::Released,
-            Outcome::Undelivered,
-            Outcome::Snoozed { delay: Duration::ZERO },
+            (retry(Duration::ZERO), None),
+            (Outcome::Snoozed { delay: Duration::ZERO }, Some(SECOND)),
+            (Outcome::Released, Some(SECOND)),
+            (Outcome::Undelivered, Some(SECOND)),
         ];
-        for end in ends {
+        for (end, ran_for) in ends {
             let id = node.add(fleeting()).await;
+            let expiry = node.get(id).await.expires_at;
             cx.advance(MINUTE - MILLI).await;
+            cx.proving(["expiry.claim"]);
             let first = node.claim_one().await.claim;
-            assert_eq!((first.token.job, first.expires_at), (id, None));
-            assert_eq!(node.get(id).await.expires_at, None);
+            assert_eq!((first.token.job, first.expires_at), (id, expiry));
+            assert!(!first.is_expired());
+            assert_eq!(node.get(id).await.expires_at, expiry);
+            cx.proving(["expiry.pass"]);
             cx.advance(MINUTE).await;
-            assert_eq!(node.expire_jobs(10).await, [], "{end:?}");
+            assert_eq!(node.expire_jobs(10).await, []);
             assert_eq!(node.state(id).await, Running);
-            node.settle(first.token, end.clone()).await;
+            cx.proving(["expiry.begun"]);
+            let mut settlement = Settlement::new(first.token, end.clone());
+            settlement.ran_for = ran_for;
+            assert_eq!(node.settle_all(&[settlement]).await, [Fenced::Applied]);
+            assert_eq!(node.get(id).await.expires_at, None, "{end:?}");
             assert_eq!(node.expire_jobs(10).await, [], "{end:?}");
             let again = node.claim_one().await.claim;
             assert_eq!((again.token.seq, again.expires_at), (2, None), "{end:?}");
-            node.succeed(again.token).await;
-            assert_eq!(node.state(id).await, Succeeded);
+            // A job that was cancelled after its body had run did not expire.
+            node.settle(again.token, Outcome::Cancelled).await;
+            assert!(!node.get(id).await.is_expired());
         }
+    }
+
+    #[proves("expiry.begun", "expiry.pass", "settle.cancel")]
+    #[needs(Clock)]
+    async fn a_claim_that_comes_back_without_a_body_leaves_the_expiry(cx: &Cx) {
+        let node = cx.node().await;
+        let ends = [
+            Outcome::Released,
+            Outcome::Undelivered,
+            Outcome::Snoozed { delay: Duration::ZERO },
+            Outcome::Snoozed { delay: HOUR },
+        ];
+        for end in ends {
+            // The first comes back before its expiry, the second after it.
+            let first = node.add(fleeting()).await;
+            let token = node.take().await;
+            let second = node.add(fleeting()).await;
+            let late = node.take().await;
+            assert_eq!((token.job, late.job), (first, second));
+            let expiry = node.get(first).await.expires_at;
+            cx.proving(["expiry.begun"]);
+            node.settle(token, end.clone()).await;
+            assert_eq!(node.get(first).await.expires_at, expiry, "{end:?}");
+            cx.proving(["expiry.pass"]);
+            cx.advance(MINUTE).await;
+            assert_eq!(node.expire_jobs(10).await, [first], "{end:?}");
+            assert_expired(&node, first).await;
+            node.settle(late, end.clone()).await;
+            assert_eq!(node.expire_jobs(10).await, [second], "{end:?}");
+            assert_expired(&node, second).await;
+        }
+        cx.proving(["settle.cancel", "expiry.begun"]);
+        let cancelled = node.add(fleeting()).await;
+        let token = node.take().await;
+        node.act(cancelled, JobAction::Cancel).await;
+        cx.advance(MINUTE).await;
+        node.release(token).await;
+        assert_expired(&node, cancelled).await;
     }
 
     #[proves("expiry.begun", "reclaim.requeue")]
     #[needs(Clock)]
     async fn a_job_whose_claim_was_lost_has_begun(cx: &Cx) {
-        let node = cx.node().await;
-        let id = node.add(fleeting()).await;
+        let (node, left) = (cx.node().await, cx.node().await);
+        let crashed = node.add(fleeting()).await;
+        node.take().await;
+        // This body has begun, although its loss is no crash.
+        left.beat().await;
+        let reported = left.add(fleeting()).await;
+        let token = left.take().await;
+        left.alive(token).await;
+        left.beat_with(&left.heartbeat(NodeStatus::Left)).await;
+        cx.advance(HOUR).await;
+        assert_eq!(node.reclaim(&reclaim()).await.len(), 2);
+        for id in [crashed, reported] {
+            assert_eq!(node.get(id).await.expires_at, None);
+        }
+        assert_eq!(node.expire_jobs(10).await, []);
+        for claimed in node.claim(2).await {
+            assert_eq!(claimed.claim.expires_at, None);
+        }
+    }
+
+    #[proves("expiry.begun", "expiry.pass", "reclaim.left", "reclaim.start")]
+    #[needs(Clock)]
+    async fn a_claim_that_was_lost_before_a_body_ran_leaves_the_expiry(cx: &Cx) {
+        let (node, left) = (cx.node().await, cx.node().await);
+        left.beat().await;
+        let mut late = vec![left.add(fleeting()).await];
+        left.take().await;
+        left.beat_with(&left.heartbeat(NodeStatus::Left)).await;
+        node.beat().await;
+        late.push(node.add(fleeting()).await);
         node.take().await;
         cx.advance(HOUR).await;
-        assert_eq!(node.reclaim(&reclaim()).await.len(), 1);
+        node.beat().await;
         assert_eq!(node.expire_jobs(10).await, []);
-        let claim = node.claim_one().await.claim;
-        assert_eq!((claim.token.job, claim.expires_at), (id, None));
+        let lost = node.reclaim(&reclaim()).await;
+        let mut reasons: Vec<_> = lost.iter().map(|lost| (lost.token.job, lost.reason)).collect();
+        reasons.sort_by_key(|(job, _)| *job);
+        let mut expected =
+            [(late[0], ReclaimReason::OwnerLeft), (late[1], ReclaimReason::NotStarted)];
+        expected.sort_by_key(|(job, _)| *job);
+        assert_eq!(reasons, expected);
+        late.sort_unstable();
+        assert_eq!(node.expire_jobs(10).await, late);
+        for id in late {
+            assert_expired(&node, id).await;
+        }
     }
 
     #[proves("expiry.claim", "expiry.pass", "expiry.kept", "settle.history")]
@@ -256,7 +342,7 @@ cases! {
         assert_eq!(node.get(id).await.claim_seq, 1);
     }
 
-    #[proves("expiry.claim", "expiry.begun", "permit.order")]
+    #[proves("expiry.claim", "expiry.pass", "permit.order")]
     #[needs(Clock, Permits)]
     async fn a_job_that_got_no_permit_has_not_begun(cx: &Cx) {
         let node = cx.node().await;
@@ -265,7 +351,7 @@ cases! {
         let ids = node.add_all(&[fleeting().permit("p"), fleeting().permit("p")]).await;
         let claimed = node.claim(10).await;
         assert_eq!(self::ids(&claimed), [ids[0]]);
-        assert_eq!(claimed[0].claim.expires_at, None);
+        assert_eq!(claimed[0].claim.expires_at, node.get(ids[0]).await.expires_at);
         cx.advance(MINUTE).await;
         assert_eq!(node.expire_jobs(10).await, [ids[1]]);
     }
@@ -290,7 +376,7 @@ cases! {
 
     #[proves("expiry.replace", "expiry.pass")]
     #[needs(Clock, Workflows)]
-    async fn a_holder_that_has_not_begun_gets_the_expiry_of_the_new_job(cx: &Cx) {
+    async fn a_waiting_holder_gets_the_expiry_of_the_new_job(cx: &Cx) {
         let node = cx.node().await;
         let changes = [
             OnConflict::Replace,
@@ -327,19 +413,28 @@ cases! {
         }
     }
 
-    #[proves("expiry.replace", "expiry.begun")]
+    #[proves("expiry.replace", "expiry.pass")]
     #[needs(Clock, Workflows)]
-    async fn a_holder_that_has_begun_gets_no_expiry(cx: &Cx) {
+    async fn a_holder_that_has_begun_gets_the_expiry_of_the_new_job(cx: &Cx) {
         let node = cx.node().await;
-        let new = || fleeting().unique_key("u").on_conflict(OnConflict::Replace);
-        let id = node.add(new()).await;
-        let token = node.take().await;
-        node.settle(token, retry(Duration::ZERO)).await;
-        assert_eq!(node.offer(&new()).await, Enqueued::Replaced(id));
-        assert_eq!(node.get(id).await.expires_at, None);
-        cx.advance(HOUR).await;
-        assert_eq!(node.expire_jobs(10).await, []);
-        assert_eq!(node.claim_one().await.claim.expires_at, None);
+        let how = OnConflict::Replace;
+        for first in [fleeting().unique_key("u"), job().unique_key("u")] {
+            let id = node.add(first).await;
+            // The holder was claimed, and has begun with its old payload.
+            let token = node.take().await;
+            node.release(token).await;
+            let token = node.take().await;
+            node.settle(token, retry(Duration::ZERO)).await;
+            let new = fleeting().unique_key("u").on_conflict(how);
+            cx.proving(["expiry.replace"]);
+            assert_eq!(node.offer(&new).await, Enqueued::Replaced(id));
+            let expiry = time::add(node.now().await, MINUTE);
+            assert_eq!(node.get(id).await.expires_at, Some(expiry));
+            cx.proving(["expiry.pass"]);
+            cx.advance(MINUTE).await;
+            assert_eq!(node.expire_jobs(10).await, [id]);
+            assert!(node.get(id).await.is_expired());
+        }
     }
 
     #[proves("expiry.kept", "archive.move")]

@@ -49,9 +49,11 @@ cases! {
     async fn jobs_exist_from_the_commit_on(cx: &Cx) {
         let (node, application) = cx.node_of_application().await;
         let mut tx = Transaction::begin(&node, &*application).await;
-        let jobs = [job().lane(TEXT), job().tag(TEXT), job().unique_key(TEXT), job()];
+        let mut jobs = vec![job().lane(TEXT), job().tag(TEXT), job().unique_key(TEXT), job()];
+        jobs.push(job().expires_in(MINUTE));
+        jobs.extend(cx.has(Power::FairKeys).then(|| job().fair_key(TEXT)));
         assert_eq!(tx.enqueue(&[]).await, []);
-        let created = jobs.clone().map(|job| Enqueued::Created(job.id()));
+        let created: Vec<_> = jobs.iter().map(|job| Enqueued::Created(job.id())).collect();
         assert_eq!(tx.enqueue(&jobs).await, created);
         for job in &jobs {
             assert_eq!(node.find(job.id()).await, None, "before the commit");
@@ -61,6 +63,9 @@ cases! {
         assert_eq!(claimed.len(), jobs.len());
         let lane = claimed.iter().find_map(|job| job.claim.lane.clone());
         assert_eq!(lane, Some(name(TEXT)));
+        let expiry = claimed.iter().find_map(|job| job.claim.expires_at);
+        let stored = node.get(jobs[4].id()).await;
+        assert_eq!(expiry, Some(time::add(stored.created_at, MINUTE)));
     }
 
     #[proves("within.rollback")]
@@ -72,13 +77,15 @@ cases! {
         let before = cx.rows_of_jobs().await;
         let keyed = job().unique_key("u").idempotency_key("i").tag("t");
         let linked = job().after(parent, Succeeded).after_batch(batch, BatchCondition::Ended);
-        let jobs = [
+        let mut jobs = vec![
             keyed.clone(),
             job().lane("l"),
             job().lane("l").unique_key("v"),
             linked.wait_for("s", MINUTE),
             job().in_batch(batch),
+            job().expires_in(MINUTE),
         ];
+        jobs.extend(cx.has(Power::FairKeys).then(|| job().fair_key("f")));
         let mut tx = Transaction::begin(&node, &*application).await;
         tx.enqueue(&jobs).await;
         tx.enqueue(&[job().lane("l")]).await;
@@ -271,6 +278,33 @@ cases! {
         tx.roll_back().await;
         assert_eq!(node.reclaim(&reclaim()).await.len(), 2);
         assert_eq!(node.states([held, free, awaited]).await, [Cancelled; 3]);
+    }
+
+    #[proves("within.apart", "expiry.pass", "expiry.limit")]
+    #[needs(Clock, Transactions, RowLocks, Workflows, Lanes)]
+    async fn a_held_job_keeps_no_other_from_expiring(cx: &Cx) {
+        let open = cx.node_of_application().await;
+        let node = &open.0;
+        let batch = node.batch().await;
+        let late = |seconds| job().expires_in(seconds * SECOND);
+        // The transaction holds the jobs that are the longest overdue: as a parent, and by their
+        // lane and batch.
+        let mut held = Vec::new();
+        for new in [late(1), late(2).lane("l"), late(3).in_batch(batch)] {
+            held.push(node.add(new).await);
+        }
+        let free = node.add_all(&[late(4), late(5)]).await;
+        cx.advance(MINUTE).await;
+        let (mut tx, _) = hold(&open, [held[0]]).await;
+        tx.enqueue(&[job().lane("l"), job().in_batch(batch)]).await;
+        assert_eq!(node.expire_jobs(1).await, [free[0]]);
+        assert_eq!(node.expire_jobs(10).await, [free[1]]);
+        for id in &held {
+            assert_eq!(node.state(*id).await, Pending);
+        }
+        tx.roll_back().await;
+        held.sort_unstable();
+        assert_eq!(node.expire_jobs(10).await, held);
     }
 
     #[proves("within.apart", "permit.max")]

@@ -402,6 +402,13 @@ impl JobStore for Sabotaged {
                     self.inner.act(&selector, JobAction::Requeue).await?;
                     continue;
                 }
+                (Sabotage::KeepsExpiriesOfBegunJobs, _) => settlement.ran_for = None,
+                (Sabotage::BeginsEveryClaimedJob, _) => {
+                    settlement = settlement.ran_for(Duration::ZERO);
+                }
+                (Sabotage::RecordsExpiredAsCancelled, Outcome::Expired) => {
+                    settlement = Settlement::new(token, Outcome::Cancelled).without_attempt();
+                }
                 (Sabotage::RecordsUndeliveredAsReleased, Outcome::Undelivered) => {
                     settlement = Settlement::new(token, Outcome::Released);
                 }
@@ -543,6 +550,11 @@ impl JobStore for Sabotaged {
         };
         let mut jobs = self.inner.get(ids, detail).await?;
         jobs.iter_mut().flatten().for_each(|job| self.haunt(job));
+        if self.is(Sabotage::ForgetsWhyJobsExpired) {
+            let cancelled = jobs.iter_mut().flatten();
+            let cancelled = cancelled.filter(|job| job.state == JobState::Cancelled);
+            cancelled.for_each(|job| job.expires_at = None);
+        }
         if self.is(Sabotage::KeepsResultsOfCancelledRuns) {
             for job in jobs.iter_mut().flatten() {
                 job.result = self.memory().results.get(&job.id).cloned();
@@ -655,6 +667,18 @@ impl JobStore for Sabotaged {
             Sabotage::NeverExpiresJobs => Ok(Vec::new()),
             Sabotage::ExpiresTooManyJobs => self.inner.expire_jobs(limit + 1).await,
             Sabotage::ExpiresBegunJobs => self.expire_where(limit, |job| job.claim_seq > 0).await,
+            Sabotage::ExpiresOnlyPendingJobs => {
+                let now = self.inner.database_time().await?;
+                let mut late = self.everything().await?;
+                late.retain(|job| {
+                    let is_late = job.expires_at.is_some_and(|expiry| expiry <= now);
+                    is_late && job.state == JobState::Pending
+                });
+                let late: Vec<JobId> = late.iter().map(|job| job.id).collect();
+                let selector = JobSelector::Ids(late.clone());
+                self.inner.act(&selector, JobAction::Cancel).await?;
+                Ok(late)
+            }
             Sabotage::ExpiresRequeuedJobs => {
                 self.expire_where(limit, |job| job.claim_seq == 1 && job.attempts == 0)
                     .await

@@ -25,9 +25,9 @@ use crate::time::duration_millis;
 ///
 /// A job waits while it is pending, blocked or paused, also between two attempts. If the payload of
 /// a waiting job is replaced, its checkpoint and its progress are deleted, because they belong to
-/// the old payload. If the job has not begun, it gets the [expiry](NewJob::expires_in) of the new
-/// job, or none. Everything else stays as it was stored: attempts, priority, tags, parents. The
-/// payload of a running job never changes.
+/// the old payload. The job also gets the [expiry](NewJob::expires_in) of the new job, or none,
+/// even if it has begun with the old payload. Everything else stays as it was stored: attempts,
+/// priority, tags, parents. The payload of a running job never changes.
 ///
 /// A new job that runs after the holder takes over the unique key, and waits for the end of the
 /// holder as with [`Condition::Ended`](crate::Condition::Ended). So the holder no longer has the
@@ -93,8 +93,7 @@ pub struct KeyHolder {
     kind: Name,
     run_at: i64,
     created_at: i64,
-    begun: bool,
-    expires_at: Option<i64>,
+    may_have_expiry: bool,
 }
 
 impl KeyHolder {
@@ -114,17 +113,14 @@ impl KeyHolder {
             kind,
             run_at,
             created_at,
-            begun: false,
-            expires_at: None,
+            may_have_expiry: false,
         }
     }
 
-    /// Sets the number of the holder's last claim, and when the holder expires, in milliseconds
-    /// since 1970. `None` means that it does not expire, perhaps because it has begun.
+    /// Sets whether the holder may have an expiry. The default is `false`.
     #[must_use]
-    pub const fn expiry(mut self, claim_seq: u64, expires_at: Option<i64>) -> Self {
-        self.begun = claim_seq > 0 && expires_at.is_none();
-        self.expires_at = expires_at;
+    pub const fn may_have_expiry(mut self, may_have_expiry: bool) -> Self {
+        self.may_have_expiry = may_have_expiry;
         self
     }
 }
@@ -147,8 +143,9 @@ pub enum HolderChange {
         /// When the job expires, in milliseconds since 1970; `None` if it never does.
         /// `[expiry.replace]`
         expires_at: Option<i64>,
-        /// Whether the job has had an expiry until now.
-        had_expiry: bool,
+        /// Whether the job may have had an expiry until now, as
+        /// [`may_have_expiry`](KeyHolder::may_have_expiry) says.
+        may_have_expiry: bool,
     },
     /// The running job loses its unique key, which the new job gets. `[keys.follow]`
     GiveUp {
@@ -195,8 +192,8 @@ impl OnConflict {
             payload: new.spec().payload.clone(),
             payload_version: new.spec().payload_version,
             run_at,
-            expires_at: new.resolve_expiry(now).filter(|_| !holder.begun),
-            had_expiry: holder.expires_at.is_some(),
+            expires_at: new.resolve_expiry(now),
+            may_have_expiry: holder.may_have_expiry,
         })
     }
 
@@ -261,7 +258,7 @@ mod tests {
                         payload_version,
                         run_at,
                         expires_at: None,
-                        had_expiry: false,
+                        may_have_expiry: false,
                     })
                 };
                 let expected = match mode {
@@ -301,27 +298,20 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_has_not_begun_gets_the_expiry_of_the_new_job() {
-        let changed = |claim_seq, before, new: NewJob| {
-            let holder = holder(JobState::Pending).expiry(claim_seq, before);
+    fn a_waiting_holder_gets_the_expiry_of_the_new_job() {
+        let changed = |new: NewJob| {
+            let holder = holder(JobState::Pending).may_have_expiry(true);
             match OnConflict::Replace.decide(&new, &holder, 2_000) {
                 Some(HolderChange::Replace {
                     expires_at,
-                    had_expiry,
+                    may_have_expiry,
                     ..
-                }) => (expires_at, had_expiry),
+                }) => (expires_at, may_have_expiry),
                 other => panic!("expected a replacement, found {other:?}"),
             }
         };
-        let expiring = || job().expires_in(2 * SECOND);
-        assert_eq!(changed(0, None, job()), (None, false));
-        assert_eq!(changed(0, Some(3_000), job()), (None, true));
-        assert_eq!(changed(0, None, expiring()), (Some(4_000), false));
-        assert_eq!(changed(0, Some(3_000), expiring()), (Some(4_000), true));
-        // It has begun, and waits for a retry.
-        assert_eq!(changed(1, None, expiring()), (None, false));
-        // It was only claimed after its expiry, so it has not begun.
-        assert_eq!(changed(1, Some(1_000), expiring()), (Some(4_000), true));
+        assert_eq!(changed(job()), (None, true));
+        assert_eq!(changed(job().expires_in(2 * SECOND)), (Some(4_000), true));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub struct JobRecord {
     /// When the job reached a terminal state; `None` before that.
     pub finished_at: Option<Timestamp>,
     /// When the job expires ([`NewJob::expires_in`](crate::NewJob::expires_in)). `None` if it never
-    /// does, such as a job that has begun.
+    /// does, such as a job of which a body has run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// The number of attempts since the job was enqueued or requeued. A body that succeeds, fails

@@ -156,12 +156,10 @@ impl StoredJob {
         OwnedClaim::new(self.token(), self.record.cancel_requested)
     }
 
-    /// Claims the job, which must be pending, for this node. Before its expiry, the job thereby
-    /// begins, and no longer expires. `[claim.running]` `[expiry.begun]` `[expiry.claim]`
+    /// Claims the job, which must be pending, for this node. The job keeps its expiry until a body
+    /// has run. `[claim.running]` `[expiry.claim]`
     pub fn claim(&mut self, node: NodeId, now: i64) -> Claim {
         self.enter(JobState::Running, now);
-        let expiry = self.record.expires_at;
-        self.record.expires_at = expiry.filter(|expiry| is_expired(to_millis(*expiry), now));
         self.record.claim_seq += 1;
         self.record.node = Some(node);
         self.record.claimed_at = Some(from_millis(now));
@@ -182,7 +180,7 @@ impl StoredJob {
     /// Settles a claim of this job. If this call ends the claim, also returns the entry for the
     /// history. If the claim has already ended, the job does not change: the answer is `Applied` if
     /// it was the claim that was settled last, and otherwise `Stale`. `[settle.fenced]`
-    /// `[settle.repeat]` `[settle.effect]`
+    /// `[settle.repeat]` `[settle.effect]` `[expiry.begun]`
     pub fn settle(&mut self, settlement: &Settlement, now: i64) -> (Fenced, Option<Attempt>) {
         let token = settlement.token;
         if !self.holds(token) {
@@ -195,6 +193,7 @@ impl StoredJob {
         self.settled = Some(token);
         let job = &mut self.record;
         job.attempts += effect.attempts_added;
+        job.expires_at = job.expires_at.filter(|_| !effect.begun);
         if let NextRun::In(delay) = effect.next_run {
             job.run_at = from_millis(now.saturating_add(duration_millis(delay)));
         }
@@ -248,10 +247,12 @@ impl StoredJob {
     }
 
     /// Reclaims the claim of a running job, with this effect. If the claim ends, also returns the
-    /// entry for the history.
+    /// entry for the history. `[expiry.begun]`
     pub fn reclaim(&mut self, effect: ReclaimEffect, now: i64) -> (Reclaimed, Option<Attempt>) {
         let reclaimed = effect.reclaimed(self.token());
-        self.record.crash_count = effect.crash_count;
+        let job = &mut self.record;
+        job.crash_count = effect.crash_count;
+        job.expires_at = job.expires_at.filter(|_| !effect.begun);
         if effect.is_exhausted() {
             self.record.node = None;
             return (reclaimed, None);
@@ -363,7 +364,7 @@ impl StoredJob {
             let kind = job.spec.route.kind.clone();
             let (run_at, created_at) = (to_millis(job.run_at), to_millis(job.created_at));
             KeyHolder::new(job.id, job.state, kind, run_at, created_at)
-                .expiry(job.claim_seq, job.expires_at.map(to_millis))
+                .may_have_expiry(job.expires_at.is_some())
         })
     }
 
@@ -450,8 +451,7 @@ impl StoredJob {
         self.enter(JobState::Cancelled, now);
     }
 
-    /// Returns when the job expires if it does not begin before. `None` if it never expires, or
-    /// does not wait.
+    /// Returns when the job expires. `None` if it never does, or does not wait.
     #[must_use]
     pub fn expiry(&self) -> Option<i64> {
         let waiting = self.record.state.is_waiting();

@@ -67,8 +67,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[keys.restart]** With `Restart`, the call also requests the cancellation of a holder
     ///   that is `Running`. With the other values, it does not.
     /// - **[expiry.replace]** With `Replace`, `Debounce` or `Restart`, a holder that gets a new
-    ///   payload and has not begun also gets the [expiry](NewJob::expiry) of the new job, or loses
-    ///   its own. A holder that has begun still has none.
+    ///   payload also gets the [expiry](NewJob::expiry) of the new job, or loses its own, whether or
+    ///   not it has begun.
     /// - **[keys.kind]** If the holder is of another kind, the answer is `Duplicate` as with
     ///   `Keep`, and the holder does not change.
     /// - **[keys.both]** If the idempotency key and the unique key of a new job belong to two
@@ -135,11 +135,9 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.awaited]** [`Claim::awaited`](crate::model::Claim::awaited) is true if the job is
     ///   in a batch, or if another job was linked to the job before the claim. The store may also
     ///   set it to true for other jobs.
-    /// - **[expiry.begun]** A job that is claimed before its expiry has begun. From then on it has
-    /// no   expiry, whatever becomes of the claim.
-    /// - **[expiry.claim]** A job may be claimed after its expiry. It then keeps its expiry, and
-    ///   [`Claim::expires_at`](crate::model::Claim::expires_at) contains it. For every other claim,
-    ///   this is `None`.
+    /// - **[expiry.claim]** A job may be claimed before and after its expiry. It keeps its expiry,
+    ///   and [`Claim::expires_at`](crate::model::Claim::expires_at) contains it. For a job without
+    ///   an expiry, this is `None`.
     /// - **[claim.damaged]** If a due job cannot be read, the call does not return the job. It ends
     ///   the job as `Failed`, with an error that says so, and with everything that follows from an
     ///   end: its lane, its children and its batch move on, and its unique key is free. Whether the
@@ -245,6 +243,9 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[settle.cancel]** If the cancellation of a job was requested, a settlement ends the job
     ///   as `Cancelled`, without a result, whatever the outcome.
     /// - **[settle.keys]** The write that gives a job a terminal state also frees its unique key.
+    /// - **[expiry.begun]** A job loses its expiry when a settlement or a reclaim shows that a body
+    ///   of it has run, and not before. [`Effect::begun`](crate::model::Effect::begun) and
+    ///   [`ReclaimEffect::begun`](crate::model::ReclaimEffect::begun) decide this.
     /// - **[settle.history]** Each settlement that ends a claim adds one [`Attempt`] to the job's
     ///   history.
     /// - **[lane.promote]** When the head of a lane ends, by whichever method, the same write makes
@@ -528,9 +529,11 @@ pub trait JobStore: Debug + Send + Sync {
     ///   other end, its unique key is freed, its lane continues, its batch counts it, and the links
     ///   on it are decided. A `Running` job does not change. Of concurrent calls, only one ends the
     ///   job. Each call returns the jobs that it ended, in order of id.
-    /// - **[expiry.limit]** A call ends at most `limit` jobs, and fewer only if fewer are overdue.
-    /// - **[expiry.kept]** A job that was cancelled keeps its expiry, also in the archive, so
-    ///   [`JobRecord::is_expired`] tells why it ended.
+    /// - **[expiry.limit]** A call ends at most `limit` jobs, and fewer only if fewer are overdue,
+    ///   or if other calls or transactions are changing some of them. It need not wait for these
+    ///   jobs, which a later call ends.
+    /// - **[expiry.kept]** A job that was cancelled before it began keeps its expiry, also in the
+    ///   archive, so [`JobRecord::is_expired`] tells why it ended.
     ///
     /// # Errors
     /// `Invalid` for a limit of 0, or a failure of the store.

@@ -28,7 +28,8 @@ pub trait TransactionStore: Send + Sync {
     /// - **[within.driver]** A connection of another driver is refused as `Invalid`, and the error
     ///   names `transaction`.
     /// - **[within.apart]** Until the transaction ends, it holds up only calls on the lanes,
-    ///   parents and batches of the new jobs. A store with one writer at a time holds up all
+    ///   parents, batches and keys of the new jobs, and on the jobs that have these keys. Passes
+    ///   over many jobs leave such jobs out. A store with one writer at a time holds up all
     ///   writes.
     ///
     /// This method is not an `async fn`, because the connections of some drivers cannot move to

@@ -123,8 +123,8 @@ impl<'a> Drain<'a> {
     }
 
     /// Also runs the jobs that become due within this span. `clock` must be the clock of the node's
-    /// store. The drain sets the clock to the time of each due job, slot and signal deadline in
-    /// turn, and finally to the end of the span.
+    /// store. The drain sets the clock to each due time of a job, slot, signal deadline and expiry
+    /// in turn, and finally to the end of the span.
     pub const fn through(mut self, clock: &'a ManualClock, span: Duration) -> Self {
         self.through = Some((clock, span));
         self
@@ -216,9 +216,10 @@ async fn next_due(
 /// Advances the clock of the node's store to the next time at which something becomes due, and
 /// returns that time.
 ///
-/// The time is the next due time of a waiting job, the next slot of a recurring job, or the next
-/// deadline of a signal, whichever comes first. `clock` must be the clock of the node's store. If
-/// there is no such time, the function returns `None` and does not change the clock.
+/// The time is the next due time of a waiting job, the next slot of a recurring job, the next
+/// deadline of a signal, or the next expiry of a job, whichever comes first. `clock` must be the
+/// clock of the node's store. If there is no such time, the function returns `None` and does not
+/// change the clock.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use ratchet_core::model::{AttemptOutcome, Claim, Outcome, PauseRequest, PauseScope, Settlement};
 use ratchet_core::store::{Layered, QueueStore, Store, StoreLayer};
 use ratchet_core::{
-    Condition, JobId, JobState, MemoryStore, Name, NewJob, NodeHook, Ratchet, Result, RetryPolicy,
+    Condition, JobError, JobId, JobState, MemoryStore, Name, NewJob, NodeHook, Ratchet, Result,
+    RetryPolicy,
 };
 use tokio::time::sleep;
 
@@ -107,6 +108,40 @@ async fn a_retry_runs_however_late_it_is() {
         }
     });
     let job = job.retry(RetryPolicy::fixed(2, 60 * SECOND));
+    let id = world.enqueue(job.expires_in(10 * SECOND)).await;
+    let ended = world.ended(id).await;
+    assert_eq!((ended.state, ended.claim_seq), (JobState::Succeeded, 2));
+    assert_eq!(ended.expires_at, None);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_put_off_without_running_expires() {
+    let world = World::new();
+    let node = world.start();
+    // The node claims the job and postpones it again and again, because it cannot read the payload.
+    let job = world.job("newer", |_| async { Ok(()) }).payload_version(9);
+    let id = world.enqueue(job.expires_in(10 * SECOND)).await;
+    let ended = world.ended(id).await;
+    assert!(ended.is_expired());
+    assert!(ended.claim_seq > 1, "{}", ended.claim_seq);
+    node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_body_snoozes_never_expires() {
+    let world = World::new();
+    let node = world.start();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let job = world.job("waiting", move |_| {
+        let run = runs.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match run {
+                0 => Err(JobError::snooze(60 * SECOND)),
+                _ => Ok(()),
+            }
+        }
+    });
     let id = world.enqueue(job.expires_in(10 * SECOND)).await;
     let ended = world.ended(id).await;
     assert_eq!((ended.state, ended.claim_seq), (JobState::Succeeded, 2));

@@ -321,15 +321,12 @@ COMMIT
 -- name: lock_holders
 -- Returns those of these jobs that have their unique keys, with the time, and locks them until the
 -- transaction ends. The snapshot of a transaction of the application may be older than a route, so
--- reads the routes and the expiries with locks. [keys.replace] [keys.debounce] [keys.follow]
--- [keys.kind] [expiry.replace] Primary keys; locked in order of id, as in every call.
+-- reads the routes with locks. [keys.replace] [keys.debounce] [keys.follow] [keys.kind]
+-- [expiry.replace] Primary keys; locked in order of id, as in every call.
 SELECT job.id, job.state,
        (SELECT kind FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
         WHERE route.id = job.route LOCK IN SHARE MODE),
-       job.run_at, job.created_at, {now}, job.claim_seq,
-       CASE WHEN job.flags & {expires} <> 0
-            THEN (SELECT expires_at FROM {schema}.expiries AS expiry FORCE INDEX (PRIMARY)
-                  WHERE expiry.job = job.id LOCK IN SHARE MODE) END
+       job.run_at, job.created_at, {now}, job.flags
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 WHERE job.id IN ($1) AND job.flags & {unique_key} <> 0
 ORDER BY job.id
@@ -373,7 +370,8 @@ COMMIT
 -- name: drop_keys
 -- Deletes those of these idempotency keys that are free again, so that new jobs can acquire them.
 -- [keys.expire] Primary key.
-DELETE FROM {schema}.idempotency_keys WHERE `key` IN ($1) AND expires_at <= {now}
+DELETE used FROM {schema}.idempotency_keys AS used FORCE INDEX (PRIMARY)
+WHERE used.`key` IN ($1) AND used.expires_at <= {now}
 
 -- name: forget_keys
 -- Deletes up to $1 idempotency keys that are free again, except those that another transaction has
@@ -404,23 +402,24 @@ STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given
 UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET flags = flags | {expires} WHERE id IN ($1)
 
 -- name: expiries_of
--- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
--- key.
+-- Returns when jobs expire. [expiry.enqueue] [expiry.claim] [expiry.kept] Primary key.
 SELECT job, expires_at FROM {schema}.expiries FORCE INDEX (PRIMARY) WHERE job IN ($1)
 
 -- name: drop_expiries
--- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
--- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
-DELETE FROM {schema}.expiries WHERE job IN ($1)
+-- Deletes the expiries of jobs that were requeued, get another expiry or are deleted.
+-- [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+DELETE expiry FROM {schema}.expiries AS expiry FORCE INDEX (PRIMARY) WHERE expiry.job IN ($1)
 
 -- name: overdue_expiries
--- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
--- overdue first. Also returns jobs that have ended in another way since the last pass.
--- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
-SELECT expiry.job
+-- Returns up to $1 jobs that have expired (ratchet_core::model::is_expired) and do not run, with
+-- their expiries and flags, the longest overdue first, beginning after the expiry $2 and the id
+-- $3. Also returns jobs that have ended in another way since the last pass. [expiry.pass]
+-- [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
+SELECT expiry.job, expiry.expires_at, job.flags
 FROM {schema}.expiries AS expiry FORCE INDEX (expiries_open)
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = expiry.job
 WHERE expiry.closed = FALSE AND expiry.expires_at <= {now} AND job.state <> 3
+  AND expiry.expires_at >= $2 AND (expiry.expires_at > $2 OR expiry.job > $3)
 ORDER BY expiry.expires_at, expiry.job
 LIMIT $1
 

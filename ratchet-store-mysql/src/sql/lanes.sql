@@ -53,7 +53,7 @@ FROM {rows $1 (job id, queue name, lane name, seq bigint)} AS given
 -- with a lock, which sees them even in an older snapshot of the application's transaction.
 SET @given = $1;
 BEGIN;
-DELETE FROM {schema}.lane_jobs WHERE job IN ($2);
+DELETE entry FROM {schema}.lane_jobs AS entry FORCE INDEX (PRIMARY) WHERE entry.job IN ($2);
 SELECT {json JSON_OBJECT('queue', head.queue, 'lane', head.lane, 'job', HEX(head.job))} INTO @heads
 FROM (
     SELECT given.queue, given.lane,

@@ -324,9 +324,7 @@ SELECT id FROM gone
 -- Returns those of these jobs that have their unique keys, with the time, and locks them until the
 -- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] Primary
 -- keys; locked in order of id, as in every call.
-SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}, job.claim_seq,
-       CASE WHEN job.flags & {expires} = {expires}
-            THEN (SELECT expires_at FROM {schema}.expiries AS expiry WHERE expiry.job = job.id) END
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}, job.flags
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
 WHERE job.id = ANY($1::uuid[]) AND job.flags & {unique_key} = {unique_key}
@@ -403,26 +401,27 @@ FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS given (job, expires_at, d
 UPDATE {schema}.jobs SET flags = flags | {expires} WHERE id = ANY($1::uuid[])
 
 -- name: expiries_of
--- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
--- key.
+-- Returns when jobs expire. [expiry.enqueue] [expiry.claim] [expiry.kept] Primary key.
 SELECT job, expires_at FROM {schema}.expiries WHERE job = ANY($1::uuid[])
 
 -- name: drop_expiries
--- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
--- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+-- Deletes the expiries of jobs that were requeued, get another expiry or are deleted.
+-- [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
 DELETE FROM {schema}.expiries WHERE job = ANY($1::uuid[])
 
 -- name: overdue_expiries
--- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
--- overdue first. Also returns jobs that have ended in another way since the last pass.
--- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs: OFFSET
--- 0 keeps the planner from hashing a whole table.
-SELECT expiry.job
+-- Returns up to $1 jobs that have expired (ratchet_core::model::is_expired) and do not run, with
+-- their expiries and flags, the longest overdue first, beginning after the expiry $2 and the id
+-- $3. Also returns jobs that have ended in another way since the last pass. [expiry.pass]
+-- [expiry.limit] expiries_open, read in its order, and the primary key of jobs: OFFSET 0 keeps the planner from
+-- hashing a whole table.
+SELECT expiry.job, expiry.expires_at, job.flags
 FROM {schema}.expiries AS expiry
 CROSS JOIN LATERAL (
-    SELECT state FROM {schema}.jobs AS job WHERE job.id = expiry.job OFFSET 0
+    SELECT state, flags FROM {schema}.jobs AS job WHERE job.id = expiry.job OFFSET 0
 ) AS job
 WHERE NOT expiry.closed AND expiry.expires_at <= (SELECT {now}) AND job.state <> 3
+  AND (expiry.expires_at, expiry.job) > ($2::bigint, $3::uuid)
 ORDER BY expiry.expires_at, expiry.job
 LIMIT $1
 

@@ -68,10 +68,7 @@ SELECT unique_key FROM ratchet_job_data WHERE id = ?1
 -- name: find_holder
 -- Returns what an enqueue needs to know about the job that has a unique key. [keys.replace]
 -- [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] [fair.limit.wait] Uses primary keys.
-SELECT job.state, route.kind, job.run_at, job.created_at, job.data, job.claim_seq,
-       CASE WHEN job.flags & {expires}
-            THEN (SELECT expires_at FROM ratchet_expiries AS expiry WHERE expiry.job = job.id) END,
-       job.route,
+SELECT job.state, route.kind, job.run_at, job.created_at, job.data, job.flags, job.route,
        CASE WHEN job.fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits)
             THEN job.fair_key END
 FROM ratchet_jobs AS job
@@ -255,6 +252,7 @@ LIMIT ?2
 UPDATE ratchet_expiries SET closed = 1 WHERE job = ?1
 
 -- name: drop_expiry
--- Deletes the expiry of a job that has begun, was requeued or is deleted. [expiry.begun]
--- [expiry.requeue] [expiry.replace] [purge.whole] Uses the primary key of ratchet_expiries.
+-- Deletes the expiry of a job that has begun, was requeued, has lost its expiry or is deleted.
+-- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Uses the primary key of
+-- ratchet_expiries.
 DELETE FROM ratchet_expiries WHERE job = ?1

@@ -405,13 +405,10 @@ INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPEN
 UPDATE job SET flags = job.flags
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
-SELECT job.id, job.state, route.kind, job.run_at, job.created_at, @now, job.claim_seq,
-       expiry.expires_at
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, @now, job.flags
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
-LEFT JOIN {schema}.expiries AS expiry
-  ON expiry.job = job.id AND job.flags & {expires} = {expires}
 WHERE job.flags & {unique_key} = {unique_key}
 ORDER BY job.id
 
@@ -502,15 +499,14 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id
 
 -- name: expiries_of
--- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
--- key.
+-- Returns when jobs expire. [expiry.enqueue] [expiry.claim] [expiry.kept] Primary key.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 SELECT job, expires_at FROM {schema}.expiries WHERE job IN (SELECT id FROM @wanted)
 
 -- name: drop_expiries
--- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
--- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+-- Deletes the expiries of jobs that were requeued, get another expiry or are deleted.
+-- [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 DELETE expiry
@@ -518,14 +514,17 @@ FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.expiries AS expiry WITH (FORCESEEK, ROWLOCK) ON expiry.job = wanted.id
 
 -- name: overdue_expiries
--- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
--- overdue first. Also returns jobs that have ended in another way since the last pass.
--- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
+-- Returns up to @P1 jobs that have expired (ratchet_core::model::is_expired) and do not run, with
+-- their expiries and flags, the longest overdue first, beginning after the expiry @P2 and the id
+-- @P3. Also returns jobs that have ended in another way since the last pass. [expiry.pass]
+-- [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
 DECLARE @now bigint = {now};
-SELECT TOP (@P1) expiry.job
+SELECT TOP (@P1) expiry.job, expiry.expires_at, job.flags
 FROM {schema}.expiries AS expiry
 INNER LOOP JOIN {schema}.jobs AS job ON job.id = expiry.job
 WHERE expiry.closed = 0 AND expiry.expires_at <= @now AND job.state + 0 <> 3
+  AND (expiry.expires_at > @P2
+       OR (expiry.expires_at = @P2 AND expiry.job > CONVERT(binary(16), @P3)))
 ORDER BY expiry.expires_at, expiry.job
 
 -- name: close_expiries

@@ -226,7 +226,7 @@ impl Generator {
             let error = format!("error {}", self.random.u8(..));
             let delay = Duration::from_millis(self.random.u64(0..3_000));
             let result = Some(json(&self.random.u8(..).to_string()));
-            let outcome = match self.random.u8(0..9) {
+            let outcome = match self.random.u8(0..10) {
                 0 | 1 => Outcome::Succeeded { result },
                 2 => Outcome::Succeeded { result: None },
                 3 => Outcome::Retry { delay, error },
@@ -234,6 +234,7 @@ impl Generator {
                 5 => Outcome::Snoozed { delay },
                 6 => Outcome::Released,
                 7 => Outcome::Undelivered,
+                8 => Outcome::Expired,
                 _ => Outcome::Cancelled,
             };
             let settlement = Settlement::new(token, outcome);
