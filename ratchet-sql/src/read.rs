@@ -111,13 +111,17 @@ impl<D: Dialect> SqlStore<D> {
         if among == Among::Unfinished {
             let front = in_order(&sql.list_front_oldest, &sql.list_front_newest);
             let rows = lease
-                .rows(list(front).bind(i64::try_from(Among::front(page.limit)).unwrap_or(i64::MAX)))
+                .rows(self.of_queue(
+                    list(front).bind(i64::try_from(Among::front(page.limit)).unwrap_or(i64::MAX)),
+                    filter,
+                ))
                 .await?;
             if rows.len() == page.limit {
                 return rows.iter().map(|row| row::job_id(row, 0)).collect();
             }
         }
         let list = narrowed(list(in_order(oldest, newest)), filter);
+        let list = self.of_queue(list, filter);
         let rows = lease.rows(list).await?;
         rows.iter().map(|row| row::job_id(row, 0)).collect()
     }
@@ -134,6 +138,7 @@ impl<D: Dialect> SqlStore<D> {
         let routes = self.routes_of(&mut lease, filter).await?;
         let count = statement.query().states(&filter.wanted_states());
         let count = narrowed(count.any_of(routes.as_deref()), filter);
+        let count = self.of_queue(count, filter);
         let mut counts = StateCounts::new();
         for row in lease.rows(count).await? {
             let state = JobState::from_code(row.try_get::<i16>(0)?.into())?;
@@ -142,8 +147,17 @@ impl<D: Dialect> SqlStore<D> {
         Ok(counts)
     }
 
-    /// Returns the ids of the routes with the queue and the kind of `filter`. Returns `None` if the
-    /// filter names neither a queue nor a kind.
+    /// Binds the queue of `filter`, if the statements of the dialect have the queues of shared
+    /// routes. An empty text matches every queue.
+    fn of_queue(&self, query: D::Query, filter: &JobFilter) -> D::Query {
+        match self.with_queues() {
+            true => query.bind(filter.queue.as_ref().map_or("", Name::as_str)),
+            false => query,
+        }
+    }
+
+    /// Returns the ids of the routes with the queue and the kind of `filter`, and of the shared
+    /// routes with the kind. Returns `None` if the filter names neither a queue nor a kind.
     async fn routes_of(
         &self,
         lease: &mut D::Lease,

@@ -94,6 +94,10 @@ impl MongoStore {
         request: &ClaimRequest,
         deadline: Instant,
     ) -> Result<Vec<ClaimedJob>> {
+        if let Err(error) = self.routes().mark(self.live(), request).await {
+            // The claim works without this, but skips the jobs of the excluded queues.
+            tracing::debug!(%error, "could not mark the queues that a claim excludes");
+        }
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
@@ -194,8 +198,7 @@ impl MongoStore {
                 Gate::Open { now, pauses } => break (now, pauses),
             }
         };
-        let open = |route: &Route| !pauses.cover(route) && route.matches(request);
-        let mut chosen = self.choose_routes(open).await?;
+        let mut chosen = self.choose_routes(request, &pauses).await?;
         let bounded = chosen.needs_permits();
         let candidates = self.candidates(request, &mut chosen, now, search).await?;
         let round = Round {
@@ -375,9 +378,12 @@ impl MongoStore {
                     continue;
                 }
             };
-            let route = self
-                .routes()
-                .get(row::int(row, "route").unwrap_or_default());
+            let route = row::int(row, "route").unwrap_or_default();
+            if route > i64::from(self.routes().seen()) {
+                // The job moved to a new route after the search.
+                self.routes().refresh(self.main()).await?;
+            }
+            let route = self.routes().get(route, row::queue(row));
             if idle || route.as_ref().is_some_and(|route| pauses.cover(route)) {
                 undone.push(token);
                 continue;

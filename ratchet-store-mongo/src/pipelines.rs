@@ -10,7 +10,7 @@ use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, Document, doc};
 use ratchet_core::model::{AttemptOutcome, ClaimRequest, Effect, NextRun, NodeStatus, RunAt};
 use ratchet_core::time::{duration_micros, duration_millis, to_millis};
-use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId, Priority};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Name, NodeId, Priority};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
@@ -79,38 +79,63 @@ pub(crate) struct Range {
     pub(crate) limit: i64,
     /// Whether the jobs are read in the order of their turns. The range then has one route.
     pub(crate) by_turn: bool,
+    pub(crate) queues: Queues,
+}
+
+/// The queues of the jobs in a [`Range`].
+#[derive(Clone, Debug)]
+pub(crate) enum Queues {
+    /// The routes belong to single queues.
+    Own,
+    /// The routes are shared. The range has the jobs of all queues but these.
+    Except(Vec<String>),
+    /// The routes are shared. The range has the jobs of this queue.
+    Only(String),
 }
 
 impl Range {
     /// Splits the routes into ranges of at most `ROUTES` routes each.
-    pub(crate) fn of(routes: &[i32], limit: i64) -> impl Iterator<Item = Self> {
+    pub(crate) fn of(routes: &[i32], limit: i64, queues: Queues) -> impl Iterator<Item = Self> {
         let range = move |routes: &[i32]| Self {
             routes: routes.to_vec(),
             limit,
             by_turn: false,
+            queues: queues.clone(),
         };
         routes.chunks(ROUTES).map(range)
     }
 }
 
 /// Returns the pipeline that reads the first due jobs of each range and each priority, in claim
-/// order. The indexes `claim` and `turn` cover the pipeline, so the server reads no documents.
+/// order. The indexes `claim`, `queue` and `turn` cover the pipeline, so the server reads no
+/// documents.
 ///
 /// The current time is a constant in the pipeline. With `$expr` and `$$NOW`, the server would also
 /// read the document of each candidate to compare the time again. [claim.due] [claim.order]
 /// [claim.match] [fair.turn]
 pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document> {
     let stages = |range: &Range, priority: i32| {
+        let mut wanted = doc! {
+            "state": code(JobState::Pending),
+            "route": { "$in": range.routes.clone() },
+            "priority": priority,
+            "run_at": { "$lte": now },
+        };
+        let mut read = doc! { "run_at": 1, "priority": 1, "route": 1 };
+        let queue: Option<Bson> = match &range.queues {
+            Queues::Own => None,
+            Queues::Except(queues) => Some(doc! { "$nin": queues }.into()),
+            Queues::Only(queue) => Some(queue.into()),
+        };
+        if let Some(queue) = queue {
+            wanted.insert("queue", queue);
+            read.insert("queue", 1);
+        }
         vec![
-            doc! { "$match": {
-                "state": code(JobState::Pending),
-                "route": { "$in": range.routes.clone() },
-                "priority": priority,
-                "run_at": { "$lte": now },
-            } },
+            doc! { "$match": wanted },
             doc! { "$sort": { "run_at": 1, "_id": 1 } },
             doc! { "$limit": range.limit },
-            doc! { "$project": { "run_at": 1, "priority": 1, "route": 1 } },
+            doc! { "$project": read },
         ]
     };
     let mut parts = ranges.iter().flat_map(|range| {
@@ -126,19 +151,38 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
     pipeline
 }
 
-/// Returns the pipeline that counts the due jobs of these routes, up to `limit`. The index `claim`
-/// covers the pipeline. The filter lists all priorities, so that the server skips jobs that are not
-/// due. [queue.depth]
-pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
+/// Returns the pipeline that counts the due jobs of these routes, up to `limit`. With a queue, the
+/// routes are shared, and only its jobs count. The index `claim` or `queue` covers the pipeline.
+/// The filter lists all priorities, so that the server skips jobs that are not due. [queue.depth]
+pub(crate) fn count_due(
+    routes: &[i32],
+    queue: Option<&Name>,
+    limit: u64,
+    now: i64,
+) -> Vec<Document> {
+    let mut wanted = doc! {
+        "state": code(JobState::Pending),
+        "route": { "$in": routes },
+        "priority": { "$in": [0, 1, 2, 3, 4] },
+        "run_at": { "$lte": now },
+    };
+    if let Some(queue) = queue {
+        wanted.insert("queue", queue.as_str());
+    }
     vec![
-        doc! { "$match": {
-            "state": code(JobState::Pending),
-            "route": { "$in": routes },
-            "priority": { "$in": [0, 1, 2, 3, 4] },
-            "run_at": { "$lte": now },
-        } },
+        doc! { "$match": wanted },
         doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
         doc! { "$count": "count" },
+    ]
+}
+
+/// Returns the pipeline that reads the names of the shared queues that have pending jobs. With the
+/// index `queue`, the server skips from one name to the next. [queue.due]
+pub(crate) fn shared_queues() -> Vec<Document> {
+    let shared = doc! { "state": code(JobState::Pending), "queue": { "$exists": true } };
+    vec![
+        doc! { "$match": shared },
+        doc! { "$group": { "_id": "$queue" } },
     ]
 }
 
@@ -163,9 +207,9 @@ impl Seen {
 }
 
 /// Returns a filter for the jobs in `chosen` that can still be claimed. The filter checks all
-/// conditions of a claim again, except the route, because the route of a job never changes. It also
-/// requires that `claim_seq` is a number, because otherwise `$inc` would fail the whole claim. Uses
-/// the index on `_id`. [claim.exclusive] [priority.job]
+/// conditions of a claim again, except the route, because the queue, the kind and the capability of
+/// a job never change. It also requires that `claim_seq` is a number, because otherwise `$inc`
+/// would fail the whole claim. Uses the index on `_id`. [claim.exclusive] [priority.job]
 pub(crate) fn takeable(chosen: &[(JobId, Seen)], now: i64) -> Document {
     let mut seen: BTreeMap<Seen, Vec<JobId>> = BTreeMap::new();
     for (id, one) in chosen {

@@ -1,11 +1,11 @@
 //! [`QueueStore`] on MongoDB.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
-use mongodb::options::{FindOptions, ReadConcern};
+use mongodb::options::{FindOptions, Hint, ReadConcern};
 use ratchet_core::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
@@ -66,6 +66,11 @@ impl QueueStore for MongoStore {
         self.call("count_due", || self.count_due_of(queue, limit))
             .await
     }
+
+    async fn separate_queues(&self, limit: usize) -> Result<u64> {
+        self.call("separate_queues", || self.move_misplaced(limit))
+            .await
+    }
 }
 
 impl MongoStore {
@@ -90,12 +95,19 @@ impl MongoStore {
         let side = self.main();
         let now = self.millis(side).await?;
         self.routes().refresh(side).await?;
-        let routes = self.routes().chosen(|_| true);
-        let numbers: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
+        // Jobs move from shared routes to others, and not back, so the shared ones are read first.
+        let mut routes: Vec<((i32, Option<Name>), Route)> = Vec::new();
+        for queue in self.shared_queues().await? {
+            let shared = self.routes().shared(&queue).into_iter();
+            routes.extend(shared.map(|(number, route)| ((number, Some(queue.clone())), route)));
+        }
+        let own = self.routes().of_queues().into_iter();
+        routes.extend(own.map(|(number, route)| ((number, None), route)));
+        let numbers = routes.iter().map(|(number, _)| number.clone());
         let until = now.saturating_add(duration_millis(within));
-        let first = self.first_due(&numbers, until).await?;
+        let first = self.first_due(&numbers.collect::<Vec<_>>(), until).await?;
         let pauses = self.read_pauses().await?;
-        // A route may have two numbers.
+        // A route may have several numbers.
         let mut longest: BTreeMap<Route, i64> = BTreeMap::new();
         for (number, route) in routes {
             if let Some(run_at) = first.get(&number) {
@@ -115,20 +127,86 @@ impl MongoStore {
         let side = self.main();
         let now = self.millis(side).await?;
         self.routes().refresh(side).await?;
-        let routes = self.routes().chosen(|route| route.queue == *queue);
-        let routes: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
-        if routes.is_empty() || limit == 0 {
-            return Ok(0);
+        let numbers = |routes: Vec<(i32, Route)>| {
+            let of_queue = routes
+                .into_iter()
+                .filter(|(_, route)| route.queue == *queue);
+            of_queue.map(|(number, _)| number).collect::<Vec<i32>>()
+        };
+        let mut due = 0;
+        for (routes, shared, index) in [
+            (numbers(self.routes().shared(queue)), Some(queue), "queue"),
+            (numbers(self.routes().of_queues()), None, "claim"),
+        ] {
+            if routes.is_empty() || due == limit {
+                continue;
+            }
+            let stages = pipelines::count_due(&routes, shared, limit - due, now);
+            let concern = ReadConcern::local();
+            let counted = side
+                .plain()
+                .aggregate_by(&side.jobs, stages, concern, Some(index))
+                .await?;
+            due += counted
+                .first()
+                .map_or(Ok(0), |row| row::count::<u64>(row, "count"))?;
         }
-        let stages = pipelines::count_due(&routes, limit, now);
+        Ok(due)
+    }
+
+    /// Returns the names of the shared queues that have pending jobs.
+    async fn shared_queues(&self) -> Inner<Vec<Name>> {
+        let side = self.main();
         let concern = ReadConcern::local();
-        let counted = side
+        let stages = pipelines::shared_queues();
+        let rows = side
             .plain()
-            .aggregate_by(&side.jobs, stages, concern, Some("claim"))
+            .aggregate_by(&side.jobs, stages, concern, Some("queue"))
             .await?;
-        Ok(counted
-            .first()
-            .map_or(Ok(0), |row| row::count(row, "count"))?)
+        let names = rows.iter().filter_map(|row| row::name(row, "_id").ok()?);
+        Ok(names.collect())
+    }
+
+    /// Moves pending jobs of paused and marked queues from shared routes to routes of their own.
+    /// [queue.separate]
+    async fn move_misplaced(&self, limit: usize) -> Inner<u64> {
+        let side = self.main();
+        self.routes().refresh(side).await?;
+        let mut queues: BTreeSet<Name> = self.read_pauses().await?.queues().cloned().collect();
+        queues.extend(self.routes().marked());
+        let mut moved = 0;
+        for queue in queues {
+            for (shared, route) in self.routes().shared(&queue) {
+                let these = doc! {
+                    "state": pipelines::code(JobState::Pending),
+                    "queue": queue.as_str(),
+                    "route": shared,
+                };
+                let left = i64::try_from(limit).unwrap_or(i64::MAX) - moved;
+                let options = FindOptions::builder()
+                    .projection(doc! { "_id": 1 })
+                    .hint(Hint::Name("queue".to_owned()))
+                    .limit(left)
+                    .build();
+                if left <= 0 {
+                    break;
+                }
+                let found = side
+                    .plain()
+                    .find(&side.jobs, these.clone(), options)
+                    .await?;
+                if found.is_empty() {
+                    continue;
+                }
+                let own = self.routes().own(self.live(), route).await?;
+                let mut these = these;
+                these.insert("_id", doc! { "$in": pipelines::ids(&row::job_ids(&found)) });
+                let own = doc! { "$set": { "route": own }, "$unset": { "queue": "" } };
+                let changed = side.plain().update_these(&side.jobs, these, own).await?;
+                moved += i64::try_from(changed).unwrap_or(0);
+            }
+        }
+        Ok(u64::try_from(moved).unwrap_or(0))
     }
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
@@ -136,10 +214,10 @@ impl MongoStore {
         let pauses = self.read_pauses().await?;
         let counted = self.count_routes().await?;
         self.routes().refresh(side).await?;
-        let counts = counted.into_iter().filter_map(|(state, route, count)| {
-            let route = self.routes().get(route.into())?;
-            let state = JobState::from_code(state.into()).ok()?;
-            Some((route.queue, state, count))
+        let counts = counted.into_iter().filter_map(|one| {
+            let route = self.routes().get(one.route.into(), one.queue.as_deref());
+            let state = JobState::from_code(one.state.into()).ok()?;
+            Some((route?.queue, state, one.jobs))
         });
         Ok(QueueInfo::collect(&pauses, counts))
     }

@@ -37,8 +37,15 @@ const STATE_INDEXES: [StateIndex; 4] = [
     },
 ];
 
-/// A state's code, a route's number, and the number of jobs with this state and route.
-pub(crate) type Counted = (i32, i32, u64);
+/// The number of jobs with this state, route and queue. Only the jobs of shared routes name a
+/// queue.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) state: i32,
+    pub(crate) route: i32,
+    pub(crate) queue: Option<String>,
+    pub(crate) jobs: u64,
+}
 
 impl MongoStore {
     /// Returns the ids of the jobs that match the filter, for one page.
@@ -143,15 +150,15 @@ impl MongoStore {
             counted(&self.by_state(&wanted, &states, counting).await?)
         }?;
         let mut counts = StateCounts::new();
-        for (state, _, count) in counted {
+        for one in counted {
             *counts
-                .entry(JobState::from_code(state.into())?)
-                .or_default() += count;
+                .entry(JobState::from_code(one.state.into())?)
+                .or_default() += one.jobs;
         }
         Ok(counts)
     }
 
-    /// Counts all jobs, for each combination of state and route.
+    /// Counts all jobs, for each combination of state, route and queue.
     pub(crate) async fn count_routes(&self) -> Result<Vec<Counted>> {
         let rows = self.by_state(&doc! {}, &JobState::ALL, counting).await?;
         counted(&rows)
@@ -193,8 +200,12 @@ impl MongoStore {
         let mut wanted = Document::new();
         if filter.queue.is_some() || filter.kind.is_some() {
             self.routes().refresh(self.main()).await?;
-            let routes = self.routes().matching(|route| filter.matches_route(route));
+            let routes = self.routes().filtered(filter).unwrap_or_default();
             wanted.insert("route", doc! { "$in": routes });
+            if let Some(queue) = &filter.queue {
+                // Jobs of routes that are not shared name no queue.
+                wanted.insert("queue", doc! { "$in": [queue.as_str(), Bson::Null] });
+            }
         }
         if let Some(tag) = &filter.tag {
             wanted.insert("tags", tag.as_str());
@@ -232,7 +243,7 @@ pub(crate) fn behind(page: &PageRequest) -> Document {
 }
 
 fn counting(wanted: Document) -> Vec<Document> {
-    let group: Bson = doc! { "state": "$state", "route": "$route" }.into();
+    let group: Bson = doc! { "state": "$state", "route": "$route", "queue": "$queue" }.into();
     vec![
         doc! { "$match": wanted },
         doc! { "$group": { "_id": group, "count": { "$sum": 1_i64 } } },
@@ -245,7 +256,12 @@ fn counted(rows: &[RawDocumentBuf]) -> Result<Vec<Counted>> {
     for row in rows {
         let group = row.get_document("_id")?;
         if let (Ok(state), Ok(route)) = (row::count(group, "state"), row::count(group, "route")) {
-            counted.push((state, route, row::count(row, "count")?));
+            counted.push(Counted {
+                state,
+                route,
+                queue: row::queue(group).map(str::to_owned),
+                jobs: row::count(row, "count")?,
+            });
         }
     }
     Ok(counted)

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["c63b17f991f067e59823e8637de261e4d20a0ec9d96ff2d6fd71eaae10e3f04b"];
+        &["7d96bcdb858b122cfc8798bae4e08354bb2567c0b9ec4fd453ccc9934ec71324"];
 
     #[test]
     fn versions_have_no_gaps() {

@@ -31,6 +31,7 @@ mod page;
 mod permit;
 mod purge;
 mod queue;
+mod queues;
 mod rate;
 mod reclaim;
 mod recurring;
@@ -96,6 +97,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     tag::CASES,
     archive::CASES,
     queue::CASES,
+    queues::CASES,
     node::CASES,
     lock::CASES,
     guard::CASES,

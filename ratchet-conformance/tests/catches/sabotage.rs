@@ -175,6 +175,7 @@ sabotages! {
     StumblesOverSpoiledLocks,
     LetsSpoiledLocksTakePlaces,
     TakesNoKindsForSilence,
+    PausesJobsThatItSeparates,
     LosesTotals,
     LooksByWriting,
     CriesWolf,

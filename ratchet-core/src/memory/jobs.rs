@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::permit::Budget;
 use crate::priority::merge_admitted;
-use crate::route::Route;
+use crate::route::{Route, Selection};
 use crate::state::{JobAction, JobState};
 use crate::store::JobStore;
 use crate::time::duration_millis;
@@ -160,12 +160,17 @@ impl Tables {
     /// Returns the jobs that a claim at this time takes, in the order in which it takes them.
     fn choose(&self, request: &ClaimRequest, now: i64) -> Vec<JobId> {
         let mut budget = Budget::new(self.held_permits());
-        let levels = self.indexes.pending_levels(self.claimable(request));
-        // Two streams for each level: the jobs without and those with a fair key.
-        let streams = levels.iter().flat_map(|(_, priority, level)| {
-            [false, true].map(|fair| (*priority, level.claimable(fair, now)))
-        });
-        let admit = |stream: usize| budget.take(levels[stream / 2].0);
+        let of_kind = |route: &Route| {
+            let (kinds, capabilities) = (&request.kinds, &request.capabilities);
+            route.is_selected(&Selection::All, kinds, capabilities, request.untagged)
+        };
+        let matches = self.claimable(request);
+        let streams = self.indexes.claimable(of_kind, &matches, now);
+        let routes: Vec<&Route> = streams.iter().map(|(route, ..)| *route).collect();
+        let streams = streams
+            .into_iter()
+            .map(|(_, priority, jobs)| (priority, jobs));
+        let admit = |stream: usize| budget.take(routes[stream]);
         let Ok(chosen) = merge_admitted(streams, request.aging, now, request.limit, admit);
         chosen
     }

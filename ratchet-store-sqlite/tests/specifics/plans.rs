@@ -17,13 +17,15 @@ const OPERATORS: [&str; 4] = [
 ];
 /// Objects that any statement may scan, as query plans name them: tables that do not grow with the
 /// number of jobs, and rows that are not in a table.
-const SMALL: [&str; 14] = [
+const SMALL: [&str; 17] = [
     "(subquery",
     "5 CONSTANT ROWS",
     "CONSTANT ROW",
+    "head",
     "json_each ",
     "level",
     "permit",
+    "queue VIRTUAL TABLE",
     "ratchet_jobs USING INDEX ratchet_jobs_running",
     "ratchet_nodes",
     "ratchet_pauses",
@@ -31,6 +33,7 @@ const SMALL: [&str; 14] = [
     "ratchet_routes",
     "recurring",
     "route",
+    "shared",
     "wanted ",
 ];
 
