@@ -177,9 +177,10 @@ pub(crate) fn count_due(
 }
 
 /// Returns the pipeline that reads the names of the shared queues that have pending jobs. With the
-/// index `queue`, the server skips from one name to the next. [queue.due]
+/// index `queue`, the server skips from one name to the next: with `$exists` instead of `$gte`, it
+/// would read the documents of all their jobs. [queue.due]
 pub(crate) fn shared_queues() -> Vec<Document> {
-    let shared = doc! { "state": code(JobState::Pending), "queue": { "$exists": true } };
+    let shared = doc! { "state": code(JobState::Pending), "queue": { "$gte": "" } };
     vec![
         doc! { "$match": shared },
         doc! { "$group": { "_id": "$queue" } },
