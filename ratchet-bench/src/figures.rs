@@ -41,6 +41,8 @@ pub struct Outcome {
     pub empty_claims: Option<u64>,
     /// The number of calls to the store.
     pub store_calls: u64,
+    /// The position of the single job among the claimed jobs, from 1. `None` in other scenarios.
+    pub position: Option<usize>,
     /// The smallest number of live updates that any dashboard received. `None` if no dashboard was
     /// open.
     pub events_per_dashboard: Option<usize>,

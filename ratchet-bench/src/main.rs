@@ -40,6 +40,9 @@ enum Scenario {
     Latency(Options),
     /// Measure how long a claim of 50 jobs takes, with aging and a backlog of mixed priorities
     Claim(Options),
+    /// Enqueue jobs, and then a single job of another fair key, and print at which position it is
+    /// claimed
+    Single(Options),
     /// Claim and settle jobs, 50 at a time, from several concurrent claimers (their number is
     /// --nodes)
     Contend(Options),
@@ -102,7 +105,7 @@ struct Options {
     #[arg(long, default_value_t = 0)]
     lanes: usize,
     /// Number of fair keys over which to distribute the jobs, or 0 for no fair keys (enqueue,
-    /// claim, drain)
+    /// claim, drain, single)
     #[arg(long, default_value_t = 0)]
     fair_keys: usize,
     /// Number of queues over which to distribute the jobs, or 0 for the default queue (claim,
@@ -156,6 +159,7 @@ async fn main() -> Result<()> {
         Scenario::Drain(options) => ("drain", options),
         Scenario::Latency(options) => ("latency", options),
         Scenario::Claim(options) => ("claim", options),
+        Scenario::Single(options) => ("single", options),
         Scenario::Contend(options) => ("contend", options),
         Scenario::Recurring(options) => ("recurring", options),
         Scenario::Cluster(options) => {

@@ -42,6 +42,7 @@ pub(crate) async fn run(scenario: &'static str, options: &Options) -> Result<Out
         "enqueue" => enqueue(store, options).await?,
         "drain" => drain(&stores, options).await?,
         "latency" => latency(&stores, options).await?,
+        "single" => single(store, options).await?,
         "contend" => contend(&stores, options).await?,
         "recurring" => recurring::run(store, options).await?,
         _ => claim(store, options).await?,
@@ -279,18 +280,49 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
             "a claim returned fewer jobs than expected"
         );
         latencies.push(elapsed);
-        let release = |job: &ratchet::store_api::model::ClaimedJob| {
-            Settlement::new(job.claim.token, Ending::Released)
+        // A released job with a fair key would get a new turn within the next claim.
+        let end = |job: &ratchet::store_api::model::ClaimedJob| {
+            let outcome = match options.fair_keys {
+                0 => Ending::Released,
+                _ => Ending::Succeeded { result: None },
+            };
+            Settlement::new(job.claim.token, outcome)
         };
         store
             .jobs()
-            .settle(&claimed.iter().map(release).collect::<Vec<_>>())
+            .settle(&claimed.iter().map(end).collect::<Vec<_>>())
             .await?;
     }
     let mut outcome = Outcome::default();
     outcome.timed(CLAIMS * CLAIM.min(pending), latencies.iter().sum());
     outcome.percentiles(latencies);
     outcome.claims = CLAIMS as u64;
+    Ok(outcome)
+}
+
+/// Claims jobs until it finds the one that was enqueued last. This job has a fair key of its own if
+/// the others have fair keys.
+async fn single(store: SharedStore, options: &Options) -> Result<Outcome> {
+    let client = Ratchet::client(Arc::clone(&store));
+    load(&client, options.jobs, options, |_, job| job).await?;
+    let mut last = Nothing::number(options.jobs).into_job();
+    if options.fair_keys > 0 {
+        last = last.fair_key("single");
+    }
+    client.enqueue(last.clone()).await?;
+    let mut outcome = Outcome::default();
+    let mut before = 0;
+    while outcome.position.is_none() {
+        let request = ClaimRequest::new(NodeId::new(), CLAIM);
+        let claimed = store.jobs().claim_next_batch(&request).await?;
+        ensure!(!claimed.is_empty(), "the single job was not claimed");
+        let place = claimed
+            .iter()
+            .position(|job| job.claim.token.job == last.id());
+        outcome.position = place.map(|place| before + place + 1);
+        before += claimed.len();
+        outcome.claims += 1;
+    }
     Ok(outcome)
 }
 

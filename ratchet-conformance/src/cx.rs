@@ -8,6 +8,7 @@ use ratchet_core::store::{Checked, StoreFeature};
 use ratchet_core::{NewJob, SharedStore};
 
 use crate::Power;
+use crate::app::Application;
 use crate::fixture::{BoxError, Factory, Fixture, TestClock, Vandal};
 use crate::node::TestNode;
 use crate::notes::Notes;
@@ -51,8 +52,10 @@ impl Cx {
             Power::Restart => fixture.restart().is_some(),
             Power::Processes => fixture.address().is_some(),
             Power::MachineClock => fixture.machine_clock().is_some(),
+            Power::Transactions => fixture.transactions().is_some(),
             // Powers of the store are visible only on an opened store, so `node` checks them.
-            Power::Recurring
+            Power::RowLocks
+            | Power::Recurring
             | Power::Archive
             | Power::Permits
             | Power::Rates
@@ -68,9 +71,8 @@ impl Cx {
         };
         // If only the fixture had a power, the suite would ignore the cases that need it. If only
         // the suite listed the power, these cases would fail.
-        let all = Power::STORE
-            .iter()
-            .chain(&[Power::MachineClock, Power::FairKeys]);
+        let more = [Power::MachineClock, Power::FairKeys, Power::Transactions];
+        let all = Power::STORE.iter().chain(&more);
         let of_fixture = all.map(|power| (*power, has(*power)));
         if let Err(differences) = compare("fixture", of_fixture, &powers) {
             fixture.teardown().await;
@@ -112,6 +114,20 @@ impl Cx {
         let machine_clock = self.fixture.machine_clock();
         let machine_clock = machine_clock.expect("the fixture should replace the machine's clock, because the case requires the power MachineClock");
         self.node_on(machine_clock.open(machine).await)
+    }
+
+    /// Returns a node on a new handle, and an application that begins transactions in which this
+    /// handle enqueues jobs. Panics if the fixture does not have [`Power::Transactions`].
+    pub(crate) async fn node_of_application(&self) -> (TestNode, Box<dyn Application>) {
+        let transactions = self.fixture.transactions();
+        let transactions = transactions.expect(
+            "the fixture should begin transactions, because the case requires the power \
+             Transactions",
+        );
+        match transactions.open().await {
+            Ok((store, application)) => (self.node_on(Ok(store)), application),
+            Err(error) => panic!("the fixture could not open the database: {error}"),
+        }
     }
 
     fn node_on(&self, opened: Result<SharedStore, BoxError>) -> TestNode {

@@ -9,6 +9,8 @@ use futures_util::future::BoxFuture;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::{JobId, Name, SharedStore, time};
 
+use crate::app::Transactions;
+
 /// The error type of fixtures, which holds an error of any type.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -74,6 +76,13 @@ pub trait Fixture: Send + Sync + 'static {
     /// `None` if the fixture has no such tool. The suite requires this tool for
     /// [`Power::MachineClock`].
     fn machine_clock(&self) -> Option<&dyn MachineClock> {
+        None
+    }
+
+    /// Returns the tool that opens the database for an application with transactions of its own, or
+    /// `None` if jobs cannot be enqueued in such transactions. The suite requires this tool for
+    /// [`Power::Transactions`].
+    fn transactions(&self) -> Option<&dyn Transactions> {
         None
     }
 
@@ -233,6 +242,12 @@ pub enum Power {
     /// clock. See [`Fixture::machine_clock`]. A store that reads the time from a server or from a
     /// database engine does not have this power.
     MachineClock,
+    /// Jobs can be enqueued in transactions of the application, and the fixture can begin them. See
+    /// [`Fixture::transactions`].
+    Transactions,
+    /// A transaction of the application that is still open holds up only calls on the jobs and
+    /// lanes that it has locked. A database with one writer at a time does not have this power.
+    RowLocks,
     /// The store supports recurring definitions. See
     /// [`Store::recurring`](ratchet_core::Store::recurring).
     Recurring,
@@ -272,7 +287,9 @@ pub enum Power {
 }
 
 impl Power {
-    /// All powers that a store and its fixture can have, except [`MachineClock`](Self::MachineClock).
+    /// The powers of most stores and their fixtures. [`MachineClock`](Self::MachineClock),
+    /// [`FairKeys`](Self::FairKeys), [`Transactions`](Self::Transactions) and
+    /// [`RowLocks`](Self::RowLocks) are not among them.
     pub const STORE: &'static [Self] = &[
         Self::Clock,
         Self::Vandal,

@@ -72,7 +72,9 @@
 //! [`Power::Vandal`], the cases damage rows. With [`Power::Residue`], they count the rows that
 //! remain after jobs are deleted. With [`Power::Restart`], they check that the data remains when
 //! every process has ended. With [`Power::Processes`], another process uses the database and is
-//! killed. With [`Power::MachineClock`], they set the clock of the machine back.
+//! killed. With [`Power::MachineClock`], they set the clock of the machine back. With
+//! [`Power::Transactions`], they enqueue jobs in transactions of an application. With
+//! [`Power::RowLocks`], they check that such a transaction holds up only calls on its own jobs.
 //!
 //! The optional parts of a store are powers too: [`Power::Recurring`], [`Power::Archive`],
 //! [`Power::Permits`], [`Power::Rates`], [`Power::Workflows`], [`Power::Signals`] and
@@ -137,6 +139,7 @@
 //! The functions and traits of this crate are stable, but the cases are not. A new version may have
 //! new cases, which may find old bugs.
 
+mod app;
 mod build;
 mod case;
 mod cases;
@@ -161,6 +164,7 @@ mod slot;
 mod suite;
 mod trials;
 
+pub use app::{Application, OpenTransaction, Transactions};
 pub use case::Case;
 pub use clauses::sentence;
 pub use coordinator::{

@@ -537,6 +537,13 @@ impl TestNode {
         states.try_into().expect("every job should be stored")
     }
 
+    /// Returns once the job has this state.
+    pub(crate) async fn until(&self, job: JobId, state: JobState) {
+        while self.state(job).await != state {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Claims all due jobs, releases the claims of all jobs except `job`, and returns the token of
     /// the claim of `job`. Fails the case if `job` is not due.
     pub(crate) async fn take_job(&self, job: JobId) -> ClaimToken {

@@ -19,6 +19,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../ratchet-core/src/store/archive.rs"),
     include_str!("../../ratchet-core/src/store/permits.rs"),
     include_str!("../../ratchet-core/src/store/rates.rs"),
+    include_str!("../../ratchet-core/src/store/transactions.rs"),
     include_str!("../../ratchet-core/src/store/workflows.rs"),
     include_str!("../../ratchet-core/src/store/signals.rs"),
     include_str!("../../ratchet-core/src/store/diagnostics.rs"),

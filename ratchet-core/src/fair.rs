@@ -22,12 +22,14 @@
 //! retry, a release, a reschedule, a change of priority, an enqueue in a transaction of the
 //! application. An enqueue of the store gives its own due jobs their turns at its end, so a key
 //! that floods a queue never delays the others. A claim first gives turns to the due jobs that are
-//! asleep in the routes that it looks at. Nothing else reads or writes turns, and the number of
-//! keys is in no cost.
+//! asleep in the routes that it looks at, up to [`WOKEN_BY_A_CLAIM`]. So if more jobs of one key
+//! become due at once, a sleeping job of another key that is due later waits for a few claims more.
+//! Nothing else reads or writes turns, and the number of keys is in no cost.
 
 use std::collections::HashMap;
 
-/// The number of sleeping jobs to which one claim gives turns, the longest due first.
+/// The number of sleeping jobs to which one claim gives turns, the longest due first, whatever
+/// their keys. So the cost of a claim does not depend on how many jobs become due at once.
 pub const WOKEN_BY_A_CLAIM: usize = 1_000;
 
 /// The last pending job of a key in its level.

@@ -3,7 +3,6 @@
 use ratchet_core::fair::{self, Last, WOKEN_BY_A_CLAIM};
 use ratchet_core::model::StoredJob;
 use ratchet_core::permit::Budget;
-use ratchet_core::time::to_millis;
 use ratchet_core::{Name, Priority, Result, Route};
 
 use crate::call::Call;
@@ -13,12 +12,9 @@ use crate::keys::{self, Key, Parts, Table};
 impl<T: Transaction> Call<T> {
     /// Returns the turn of a job if the job sleeps and is due.
     pub(crate) async fn turn(&mut self, job: &StoredJob) -> Result<Option<i64>> {
-        let Some(key) = job.sleeps() else {
+        let Some(key) = job.lacks_turn(self.now) else {
             return Ok(None);
         };
-        if to_millis(job.record.run_at) > self.now {
-            return Ok(None);
-        }
         let spec = &job.record.spec;
         let (route, priority) = (&spec.route, spec.priority);
         let turns = keys::level(Table::Turn, route, priority).all();

@@ -52,7 +52,7 @@ impl<D: Dialect> SqlStore<D> {
                     done => return done.map(|_| created(jobs)),
                 }
                 return self
-                    .store_jobs(&mut lease, jobs, &routes, Turns::None)
+                    .store_jobs(&mut lease, jobs, &routes, Turns::Later)
                     .await;
             }
             let query = match self.sql().own.enqueue_job() {
@@ -65,7 +65,7 @@ impl<D: Dialect> SqlStore<D> {
                 done => return done.map(|_| created(jobs)),
             }
         }
-        self.store_jobs(&mut lease, jobs, &routes, Turns::None)
+        self.store_jobs(&mut lease, jobs, &routes, Turns::Later)
             .await
     }
 
@@ -75,7 +75,9 @@ impl<D: Dialect> SqlStore<D> {
     /// Must also run in a transaction with [`Turns::Given`].
     ///
     /// Locks the lanes first, and then looks up which jobs are new. If the same call is repeated
-    /// concurrently, the second call waits for these locks, and then finds the stored jobs.
+    /// concurrently, the second call waits for these locks, and then finds the stored jobs. Locks
+    /// the routes of jobs with a fair key last, so that a call that waits for a key, a job or a
+    /// batch does not keep other calls from the routes.
     ///
     /// # Errors
     /// Returns failures of the database. Returns `Contention` if a concurrent call stored one of
@@ -106,6 +108,7 @@ impl<D: Dialect> SqlStore<D> {
         let (jobs, new) = (&*plan.jobs, &plan.new);
         let linked = self.lock_parents(on, jobs, &plan.answers, new).await?;
         self.change_holders(on, &plan.holders).await?;
+        let mut asleep = Vec::new();
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;
             for (state, place) in insert.states.iter_mut().zip(new) {
@@ -118,10 +121,15 @@ impl<D: Dialect> SqlStore<D> {
                     *flags |= JobFlags::CHILDREN.bits();
                 }
             }
-            if turns == Turns::Given {
+            let waits = need_more_than_an_insert(jobs);
+            if turns == Turns::Given && !waits {
                 self.give_turns(on, &mut insert).await?;
             }
             let stored = self.insert_keyed(on, &insert).await?;
+            if turns == Turns::Given && waits && stored == new.len() {
+                // The other statements of this call may wait for other transactions.
+                asleep = insert.turned();
+            }
             if stored < new.len() && jobs.iter().any(needs_transaction) {
                 // A concurrent call stored one of these jobs. The stored job may lack the flag
                 // `CHILDREN`, which marks jobs that have children. The caller repeats the
@@ -134,6 +142,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         self.leave_lanes(on, places, &[]).await?;
         self.link(on, linked).await?;
+        self.wake_own(on, &asleep).await?;
         Ok(plan.answers)
     }
 
@@ -156,15 +165,15 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Gives the due jobs with a fair key their turns.
     async fn give_turns(&self, on: &mut impl Run<D>, insert: &mut Insert<'_>) -> Result<()> {
-        let jobs = insert.fair();
-        let turned: Vec<Turned<'_>> = jobs.iter().map(|(_, job)| *job).collect();
-        let Some(mut levels) = self.lock_levels(on, &turned).await? else {
+        let jobs = insert.turned();
+        let Some(mut levels) = self.lock_and_read_levels(on, &jobs).await? else {
             return Ok(());
         };
-        for (place, job) in jobs {
-            if insert.run_at[place].is_none_or(|run_at| run_at <= levels.now) {
-                insert.turns[place] = levels.give(&job);
-            }
+        let mut jobs = jobs.iter().peekable();
+        for (id, turn) in insert.ids.iter().zip(&mut insert.turns) {
+            *turn = jobs
+                .next_if(|job| job.id == *id)
+                .and_then(|job| levels.give(job));
         }
         Ok(())
     }
@@ -401,18 +410,21 @@ impl<'a> Insert<'a> {
         Ok(insert)
     }
 
-    /// Returns the pending jobs with a fair key that are due now, or from a given time on.
-    fn fair(&self) -> Vec<(usize, Turned<'a>)> {
+    /// Returns the pending jobs with a fair key that are due now, or from a given time on, in the
+    /// order of the jobs.
+    fn turned(&self) -> Vec<Turned<'a>> {
         let pending: i16 = JobState::Pending.code().into();
         let turned = |place: usize| {
             let job = Turned {
+                id: self.ids[place],
                 route: self.routes[place],
                 priority: self.priorities[place],
                 key: self.fair_keys[place]?,
                 cost: u32::try_from(self.fair_costs[place]?).ok()?,
+                run_at: self.run_at[place],
             };
-            let delayed = self.run_at[place].is_none() && self.delays[place] > 0;
-            (self.states[place] == pending && !delayed).then_some((place, job))
+            let delayed = job.run_at.is_none() && self.delays[place] > 0;
+            (self.states[place] == pending && !delayed).then_some(job)
         };
         (0..self.ids.len()).filter_map(turned).collect()
     }

@@ -18,37 +18,44 @@ pub(crate) enum Turns {
     Given,
     /// The jobs sleep until a claim finds them: a transaction of the application must not keep the
     /// routes locked.
-    None,
+    Later,
 }
 
-/// A due job that gets a turn.
+/// A pending job that gets a turn if it is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turned<'a> {
+    pub(crate) id: Uuid,
     pub(crate) route: i32,
     pub(crate) priority: i16,
     pub(crate) key: &'a str,
     pub(crate) cost: u32,
+    /// When the job is due. `None` if it is certainly due.
+    pub(crate) run_at: Option<i64>,
 }
 
 /// The turns of a transaction that has locked the routes of its jobs.
 pub(crate) struct Levels {
     levels: HashMap<(i32, i16), Level>,
     /// The time of the database, in milliseconds since 1970.
-    pub(crate) now: i64,
+    now: i64,
 }
 
 impl Levels {
-    /// Returns the turn of the next job. The job must be one for which the levels were read.
+    /// Returns the turn of the next job. The job must be one for which the levels were read. `None`
+    /// if the job is not due yet.
     pub(crate) fn give(&mut self, job: &Turned<'_>) -> Option<i64> {
-        let level = self.levels.get_mut(&(job.route, job.priority))?;
-        Some(level.give(job.key, job.cost))
+        let due = job.run_at.is_none_or(|run_at| run_at <= self.now);
+        let level = self.levels.get_mut(&(job.route, job.priority));
+        level
+            .filter(|_| due)
+            .map(|level| level.give(job.key, job.cost))
     }
 }
 
 impl<D: Dialect> SqlStore<D> {
     /// Locks the routes of these jobs until the transaction ends, and reads what their turns depend
     /// on. Must run in a transaction.
-    pub(crate) async fn lock_levels(
+    pub(crate) async fn lock_and_read_levels(
         &self,
         on: &mut impl Run<D>,
         jobs: &[Turned<'_>],
@@ -96,11 +103,39 @@ impl<D: Dialect> SqlStore<D> {
             let first: Option<i64> = row.try_get(1)?;
             let level = level.or_insert_with(|| Level::new(first, levels.now));
             if let Some(turn) = row.try_get::<Option<i64>>(2)? {
-                let cost = cost(row.try_get(3)?);
+                let cost = cost(row, 3)?;
                 level.last(key, Last { turn, cost });
             }
         }
         Ok(levels)
+    }
+
+    /// Gives turns to due jobs that this transaction has stored without them. [fair.turn]
+    pub(crate) async fn wake_own(&self, on: &mut impl Run<D>, jobs: &[Turned<'_>]) -> Result<()> {
+        match (
+            self.lock_and_read_levels(on, jobs).await?,
+            self.sql().own.turns(),
+        ) {
+            (Some(levels), Some(sql)) => Self::store_turns(on, &sql, levels, jobs).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives turns to these jobs, which are stored without them.
+    async fn store_turns(
+        on: &mut impl Run<D>,
+        sql: &TurnStatements<'_, D>,
+        mut levels: Levels,
+        jobs: &[Turned<'_>],
+    ) -> Result<()> {
+        let turns = jobs.iter().map(|job| Some((job.id, levels.give(job)?)));
+        let (ids, turns): (Vec<Uuid>, Vec<i64>) = turns.flatten().unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let give = sql.give_turns.query();
+        let give = give.table(&[("job", &ids), ("turn", &turns)]);
+        on.execute(give).await.map(|_| ())
     }
 
     /// Gives turns to the due jobs of these routes that have none, the longest due first. Leaves
@@ -131,35 +166,31 @@ impl<D: Dialect> SqlStore<D> {
         let limit = i64::try_from(WOKEN_BY_A_CLAIM).unwrap_or(i64::MAX);
         let find = sql.find_sleepers.query().bind(&locked).bind(limit);
         let rows = lease.rows(find).await?;
-        let mut ids: Vec<Uuid> = Vec::with_capacity(rows.len());
         let mut keys: Vec<String> = Vec::with_capacity(rows.len());
         for row in &rows {
-            ids.push(row.try_get(0)?);
             keys.push(row.try_get(3)?);
         }
         let mut sleepers = Vec::with_capacity(rows.len());
         for (row, key) in rows.iter().zip(&keys) {
             sleepers.push(Turned {
+                id: row.try_get(0)?,
                 route: row.try_get(1)?,
                 priority: row.try_get(2)?,
                 key,
-                cost: cost(row.try_get(4)?),
+                cost: cost(row, 4)?,
+                run_at: None,
             });
         }
         if sleepers.is_empty() {
             return Ok(());
         }
-        let mut levels = self.read_levels(lease, sql, &sleepers).await?;
-        let turns: Vec<Option<i64>> = sleepers.iter().map(|job| levels.give(job)).collect();
-        let give = sql.give_turns.query();
-        let give = give.table(&[("job", &ids), ("turn", &turns)]);
-        lease.execute(give).await.map(|_| ())
+        let levels = self.read_levels(lease, sql, &sleepers).await?;
+        Self::store_turns(lease, sql, levels, &sleepers).await
     }
 }
 
-/// Returns the cost of a job from its column. A cost that cannot be read must not keep the job from
-/// being claimed.
-fn cost(stored: Option<i32>) -> u32 {
-    let cost = stored.and_then(|cost| u32::try_from(cost).ok());
-    cost.unwrap_or(FairKey::UNIT)
+/// Reads the cost of a job, see [`FairKey::cost_or_unit`].
+fn cost(row: &impl Row, column: usize) -> Result<u32> {
+    let stored: Option<i32> = row.try_get(column)?;
+    Ok(FairKey::cost_or_unit(stored.map(i64::from)))
 }

@@ -120,7 +120,7 @@ impl<D: Dialect> SqlStore<D> {
         }
         saved.store(true, Ordering::Relaxed);
         on.save().await?;
-        let stored = self.store_jobs(on, jobs, &routes, Turns::None).await;
+        let stored = self.store_jobs(on, jobs, &routes, Turns::Later).await;
         match &stored {
             Ok(_) => on.release().await?,
             Err(failure) if S::survives(failure) => on.roll_back().await?,

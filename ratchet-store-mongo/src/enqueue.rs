@@ -171,13 +171,13 @@ impl MongoStore {
         now: i64,
     ) -> Result<Vec<Enqueued>> {
         let due = |(job, route): (&'j NewJob, &Place<i32>)| {
-            let spec = job.spec();
-            let key = spec.fair_key.as_ref();
-            let key = key.filter(|_| job.due().resolve(now) <= now)?;
+            // Some of these jobs may be blocked instead, and then get no turn.
+            let (spec, run_at) = (job.spec(), job.due().resolve(now));
+            let key = spec.due_fair_key(JobState::Pending, run_at, now)?;
             Some((route.id, spec.priority, key))
         };
         let due: Vec<_> = jobs.iter().zip(routes).filter_map(due).collect();
-        let levels = self.lock_levels(tx, &due, now).await?;
+        let levels = self.lock_and_read_levels(tx, &due, now).await?;
         let plan = self.resolve(tx, jobs, now).await?;
         let linked = self.check_links(tx, &plan).await?;
         self.write_jobs(tx, &plan, linked, (routes, levels), now)
@@ -359,12 +359,10 @@ fn document(
     if let Some(key) = &spec.fair_key {
         row.append(cstr!("fair_key"), key.name().as_str());
         row.append(cstr!("fair_cost"), i64::from(key.cost()));
-        if state == JobState::Pending
-            && run_at <= now
-            && let Some(turn) = levels.give(route.id, spec.priority, key)
-        {
-            row.append(cstr!("turn"), turn);
-        }
+    }
+    let key = spec.due_fair_key(state, run_at, now);
+    if let Some(turn) = key.and_then(|key| levels.give(route.id, spec.priority, key)) {
+        row.append(cstr!("turn"), turn);
     }
     if let Some((place, lane)) = place {
         row.append(cstr!("lane_key"), lane);

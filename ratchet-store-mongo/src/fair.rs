@@ -19,7 +19,6 @@ use ratchet_core::{JobId, JobState, Name, Priority, StoreErrorKind};
 
 use crate::bulk::Statement;
 use crate::connection::Tx;
-use crate::ends::all_of;
 use crate::error::Result;
 use crate::pipelines::{any_job_id, code};
 use crate::row;
@@ -31,9 +30,9 @@ pub(crate) const ASLEEP: &str = "asleep";
 /// Maximum number of routes whose sleeping jobs one query reads. The server merges up to this many
 /// `$in` values as sorted streams.
 const ROUTES: usize = 150;
-/// Maximum number of retries after a claim conflicts with another call that gives turns, or with a
-/// write to a job that sleeps.
-const TRIES: u32 = 12;
+/// Number of conflicts with other transactions after which a claim gives turns only to jobs that
+/// conflict no more. The number suffices to find the one locked job of [`WOKEN_BY_A_CLAIM`].
+const CONFLICTS: u32 = 24;
 
 /// Returns the condition for the field `turn` of jobs that have a turn. The server reads it from
 /// the index alone, unlike `$exists`.
@@ -142,6 +141,16 @@ impl Levels {
     }
 }
 
+/// What a transaction that gives turns has done.
+enum Given {
+    /// All jobs have turns, or no longer sleep.
+    All,
+    /// Nothing, because another process gives turns in the same routes.
+    RoutesLocked,
+    /// Nothing, because another transaction has locked at least one of the jobs.
+    JobsLocked,
+}
+
 /// A sleeping job that is about to get its turn.
 struct Sleeper {
     id: JobId,
@@ -154,7 +163,7 @@ struct Sleeper {
 impl MongoStore {
     /// Locks the routes of these jobs, and reads the levels in which they get their turns.
     /// [fair.turn]
-    pub(crate) async fn lock_levels(
+    pub(crate) async fn lock_and_read_levels(
         &self,
         tx: &mut Tx<'_>,
         jobs: &[(i32, Priority, &FairKey)],
@@ -182,7 +191,7 @@ impl MongoStore {
                 .0
                 .entry((row::count(&row, "route")?, priority))
                 .or_insert_with(|| Level::new(row::int(&row, "first").ok(), now));
-            let cost = row::count(&row, "fair_cost").unwrap_or(FairKey::UNIT);
+            let cost = FairKey::cost_or_unit(row::int(&row, "fair_cost").ok());
             if let (Ok(turn), Some(key)) = (row::int(&row, "turn"), row::name(&row, "key")?) {
                 level.last(key.as_str(), Last { turn, cost });
             }
@@ -191,56 +200,73 @@ impl MongoStore {
     }
 
     /// Gives turns to the due jobs of these routes that sleep, the longest due first, up to
-    /// [`WOKEN_BY_A_CLAIM`]. Gives none if other writes keep conflicting, so that one locked job
-    /// does not stop all claims. [fair.turn]
+    /// [`WOKEN_BY_A_CLAIM`]. [fair.turn]
+    ///
+    /// A job that another transaction has locked stays asleep, and keeps no other asleep: after a
+    /// conflict, the jobs are divided until the locked ones are alone. After [`CONFLICTS`], the
+    /// jobs that conflict are no longer divided. A later claim gives turns to those left out.
     pub(crate) async fn wake(&self, routes: &BTreeSet<i32>, now: i64) -> Result<()> {
         let routes: Vec<i32> = routes.iter().copied().collect();
-        let _giving = self.giving_turns().await;
-        let mut tries = 0;
-        loop {
-            let mut tx = self.main().begin().await?;
-            let given = self.wake_inside(&mut tx, &routes, now).await;
-            match tx.finish(given).await {
-                Err(failure) if failure.kind != StoreErrorKind::Contention => return Err(failure),
-                Err(_) if tries < TRIES => {
-                    tries += 1;
-                    tokio::time::sleep(pause(tries)).await;
+        // Other calls of this store wait meanwhile, and then find no jobs asleep.
+        let mut giving = Some(self.giving_turns().await);
+        let sleepers = self.sleepers(&routes, now).await?;
+        // The jobs that are longest due are in the last chunk.
+        let mut chunks: Vec<&[Sleeper]> = sleepers.chunks(WOKEN_BY_A_CLAIM).collect();
+        let (mut conflicts, mut left_out) = (0, 0);
+        while let Some(chunk) = chunks.pop() {
+            let alone = match giving.take() {
+                Some(alone) => alone,
+                None => self.giving_turns().await,
+            };
+            let given = self.give_turns(chunk, now).await;
+            drop(alone);
+            match given {
+                Ok(Given::All) => continue,
+                Ok(Given::JobsLocked) if conflicts < CONFLICTS && chunk.len() > 1 => {
+                    let (first, second) = chunk.split_at(chunk.len() / 2);
+                    chunks.extend([second, first]);
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "due jobs get no turns yet; the next claim retries");
-                    return Ok(());
+                Ok(Given::RoutesLocked) if conflicts < CONFLICTS => {
+                    chunks.push(chunk);
+                    tokio::time::sleep(pause(conflicts)).await;
                 }
-                Ok(()) => return Ok(()),
+                Ok(_) => left_out += chunk.len(),
+                Err(failure) => return Err(failure),
             }
+            conflicts += 1;
         }
+        if left_out > 0 {
+            tracing::debug!(jobs = left_out, "due jobs that are locked get no turns yet");
+        }
+        Ok(())
     }
 
-    async fn wake_inside(&self, tx: &mut Tx<'_>, routes: &[i32], now: i64) -> Result<()> {
-        let sleepers = self.sleepers(tx, routes, now).await?;
-        let places = sleepers.iter().filter_map(|one| {
+    /// Gives these jobs their turns, except those that no longer sleep.
+    async fn give_turns(&self, jobs: &[Sleeper], now: i64) -> Result<Given> {
+        let places = jobs.iter().filter_map(|one| {
             let (priority, key) = one.place.as_ref()?;
             Some((one.route, *priority, key))
         });
-        let mut levels = self
-            .lock_levels(tx, &places.collect::<Vec<_>>(), now)
-            .await?;
-        let statements = sleepers.iter().map(|one| {
-            let place = one.place.as_ref();
-            let turn = place.and_then(|(priority, key)| levels.give(one.route, *priority, key));
-            // A job that cannot be read gets a turn too, so that it does not take the place of
-            // another sleeping job.
-            let turn = turn.unwrap_or_else(|| fair::turn(None, None, FairKey::UNIT, now));
-            let this = doc! { "_id": row::id(one.id), "turn": Bson::Null };
-            Statement::new(this, vec![doc! { "$set": { "turn": turn } }])
-        });
-        let statements: Vec<Statement> = statements.collect();
-        let count = statements.len();
-        all_of(tx.bulk(&self.main().jobs, statements).await?, count)
+        let places: Vec<_> = places.collect();
+        let mut tx = self.main().begin().await?;
+        let mut conflict = Given::RoutesLocked;
+        let given = async {
+            let mut levels = self.lock_and_read_levels(&mut tx, &places, now).await?;
+            conflict = Given::JobsLocked;
+            let statements = jobs.iter().map(|one| one.statement(&mut levels, now));
+            tx.bulk(&self.main().jobs, statements.collect()).await
+        };
+        let given = given.await;
+        match tx.finish(given).await {
+            Err(failure) if failure.kind == StoreErrorKind::Contention => Ok(conflict),
+            given => given.map(|_| Given::All),
+        }
     }
 
     /// Returns the due jobs of these routes that sleep, the longest due first.
-    async fn sleepers(&self, tx: &mut Tx<'_>, routes: &[i32], now: i64) -> Result<Vec<Sleeper>> {
+    async fn sleepers(&self, routes: &[i32], now: i64) -> Result<Vec<Sleeper>> {
         let mut all = Vec::new();
+        let mut on = self.main().plain();
         for routes in routes.chunks(ROUTES) {
             let fields = doc! {
                 "route": 1, "priority": 1, "run_at": 1, "fair_key": 1, "fair_cost": 1,
@@ -250,7 +276,7 @@ impl MongoStore {
                 .limit(i64::try_from(WOKEN_BY_A_CLAIM).unwrap_or(i64::MAX))
                 .projection(fields)
                 .build();
-            let rows = tx.find(&self.main().jobs, asleep(routes, now), options);
+            let rows = on.find(&self.main().jobs, asleep(routes, now), options);
             for row in rows.await? {
                 all.push(Sleeper::read(&row)?);
             }
@@ -271,5 +297,25 @@ impl Sleeper {
             place: priority.ok().zip(key),
             run_at: row::int(row, "run_at").unwrap_or_default(),
         })
+    }
+
+    /// Returns the statement that gives the job the next turn of its key, unless the job has
+    /// changed since it was read.
+    fn statement(&self, levels: &mut Levels, now: i64) -> Statement {
+        let mut this = doc! {
+            "_id": row::id(self.id),
+            "state": code(JobState::Pending),
+            "run_at": { "$lte": now },
+            "turn": Bson::Null,
+        };
+        let place = self.place.as_ref();
+        let turn = place.and_then(|(priority, key)| {
+            this.insert("priority", i32::from(priority.level()));
+            levels.give(self.route, *priority, key)
+        });
+        // A job that cannot be read gets a turn too, so that it does not take the place of another
+        // sleeping job.
+        let turn = turn.unwrap_or_else(|| fair::turn(None, None, FairKey::UNIT, now));
+        Statement::new(this, vec![doc! { "$set": { "turn": turn } }])
     }
 }

@@ -7,7 +7,7 @@ use ratchet_core::{JobId, JobState};
 use crate::connection::Tx;
 use crate::error::{Failure, Result};
 use crate::links::Linked;
-use crate::pipelines::{code, ids};
+use crate::pipelines::{self, code, ids, literal};
 use crate::row;
 use crate::store::MongoStore;
 
@@ -56,12 +56,12 @@ impl MongoStore {
         linked: &Linked<'_>,
     ) -> Result<()> {
         for change in changes {
-            let (filter, mut update) = statement(change);
+            let (filter, mut set, unset) = statement(change);
             if linked.is_parent(change.job()) {
                 // Such a job ends with a look at those that wait for it. [link.release]
-                let set = update.get_document_mut("$set").map_err(|_| changed())?;
                 set.insert("children", true);
             }
+            let update = vec![doc! { "$set": set }, doc! { "$unset": unset }];
             if tx.update_one(&self.main().jobs, filter, update).await? != 1 {
                 return Err(changed());
             }
@@ -70,10 +70,10 @@ impl MongoStore {
     }
 }
 
-/// Returns the filter and the update of a change. The filter compares what the table of
-/// [`OnConflict`](ratchet_core::OnConflict) has decided from. [keys.replace] [keys.debounce]
-/// [keys.follow] [keys.restart]
-fn statement(change: &HolderChange) -> (Document, Document) {
+/// Returns the filter of a change, and the fields that the change sets and removes. The filter
+/// compares what the table of [`OnConflict`](ratchet_core::OnConflict) has decided from.
+/// [keys.replace] [keys.debounce] [keys.follow] [keys.restart]
+fn statement(change: &HolderChange) -> (Document, Document, Vec<&'static str>) {
     let mut filter = doc! {
         "_id": row::id(change.job()),
         "live_key": { "$exists": true },
@@ -88,13 +88,14 @@ fn statement(change: &HolderChange) -> (Document, Document) {
             let waiting = [JobState::Pending, JobState::Blocked, JobState::Paused];
             let waiting: Vec<Bson> = waiting.map(|state| code(state).into()).into();
             filter.insert("state", doc! { "$in": waiting });
-            let mut set = doc! { "payload": payload.as_str(), "run_at": *run_at };
-            let mut unset = doc! { "checkpoint": "", "progress": "", "turn": "" };
+            let mut set = pipelines::moving("run_at", Bson::Int64(*run_at));
+            set.insert("payload", literal(payload.as_str()));
+            let mut unset = vec!["checkpoint", "progress"];
             match payload_version_to_stored(*payload_version) {
-                Some(version) => set.insert("payload_version", version),
-                None => unset.insert("payload_version", ""),
-            };
-            (filter, doc! { "$set": set, "$unset": unset })
+                Some(version) => drop(set.insert("payload_version", version)),
+                None => unset.push("payload_version"),
+            }
+            (filter, set, unset)
         }
         HolderChange::GiveUp { cancel, .. } => {
             filter.insert("state", code(JobState::Running));
@@ -103,10 +104,7 @@ fn statement(change: &HolderChange) -> (Document, Document) {
             if *cancel {
                 set.insert("cancel_requested", true);
             }
-            (
-                filter,
-                doc! { "$set": set, "$unset": { "unique_key": "", "live_key": "" } },
-            )
+            (filter, set, vec!["unique_key", "live_key"])
         }
     }
 }

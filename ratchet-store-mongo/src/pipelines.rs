@@ -491,16 +491,23 @@ pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     }
 }
 
-/// Returns the stages that apply an action which changes a value of the job, and remove its turn.
-/// The job's state stays the same. [reschedule.job] [priority.job] [fair.act]
+/// Returns the stages that apply an action which changes a value of the job. The job's state stays
+/// the same. [reschedule.job] [priority.job] [fair.act]
 pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
     let set = match action {
-        JobAction::Reschedule(due) => doc! { "run_at": resolved(due, now) },
-        JobAction::SetPriority(priority) => doc! { "priority": i32::from(priority.level()) },
+        JobAction::Reschedule(due) => moving("run_at", resolved(due, now)),
+        JobAction::SetPriority(priority) => moving("priority", i32::from(priority.level()).into()),
         // An action that this version does not know changes nothing.
         _ => doc! { "state": "$state" },
     };
-    vec![doc! { "$set": set }, doc! { "$unset": "turn" }]
+    vec![doc! { "$set": set }]
+}
+
+/// Returns the fields of a stage `$set` that gives a field on which turns depend this value. If the
+/// job had another value, the stage removes its turn. [fair.act]
+pub(crate) fn moving(field: &str, value: Bson) -> Document {
+    let same = doc! { "$eq": [format!("${field}"), value.clone()] };
+    doc! { field: value, "turn": { "$cond": [same, "$turn", "$$REMOVE"] } }
 }
 
 /// Returns an expression for the time at which the job becomes due.

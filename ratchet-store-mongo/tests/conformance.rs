@@ -12,10 +12,14 @@ fn main() -> ExitCode {
     // Runs few histories, because each step waits until a majority has stored it in the journal.
     // The store may report that other jobs wait for a job although no job does, because it flags a
     // parent before it stores the child.
-    let powers = [Power::STORE, &[Power::FairKeys]].concat();
+    let powers = [
+        Power::STORE,
+        &[Power::FairKeys, Power::Transactions, Power::RowLocks],
+    ]
+    .concat();
     let suite = Suite::new("mongodb", &powers).histories(10);
     let suite = suite
         .may_say_awaited_of_others()
         .attach(|prefix| fixture::attach(server::SERVER, prefix));
-    suite.run(async { fixture::provision(server::SERVER) })
+    suite.run(async { fixture::provision(server::SERVER, true) })
 }

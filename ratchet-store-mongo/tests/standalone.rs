@@ -33,5 +33,5 @@ fn main() -> ExitCode {
     )
     .without(WHY, WITHOUT)
     .attach(|prefix| fixture::attach(server::STANDALONE, prefix))
-    .run(async { fixture::provision(server::STANDALONE) })
+    .run(async { fixture::provision(server::STANDALONE, false) })
 }

@@ -3,12 +3,12 @@
 -- utf8mb4_bin, so names compare byte for byte. The server commits after each statement of a
 -- migration, so each statement must be repeatable.
 
--- The distinct (queue, kind, capability, permit), so that a job stores one small id for them.
--- Rows never change and are never deleted, since every process caches them. '' means no capability
--- or no permit. A new id is one more than the largest, so ids commit in order and the largest
--- reveals new routes. A process that caches routes uses the id and the stamp of one route to prove
--- that it still talks to the same database: after a restore or a failover, another route may have
--- the id, but never the stamp.
+-- The distinct (queue, kind, capability, permit), so that a job stores one small id for them. Rows
+-- never change and are never deleted, since every process caches them. '' means no capability or no
+-- permit. A new id is one more than the largest, so ids commit in order and the largest reveals new
+-- routes. Jobs with a fair key have routes of their own (fair). A process that caches routes uses
+-- the id and the stamp of one route to prove that it still talks to the same database: after a
+-- restore or a failover, another route may have the id, but never the stamp.
 CREATE TABLE {schema}.routes (
     id         INT NOT NULL,
     queue      VARCHAR(128) NOT NULL,
@@ -16,8 +16,16 @@ CREATE TABLE {schema}.routes (
     capability VARCHAR(128) NOT NULL,
     permit     VARCHAR(128) NOT NULL,
     stamp      BIGINT NOT NULL,
+    fair       BOOLEAN NOT NULL DEFAULT FALSE,
     PRIMARY KEY (id),
-    UNIQUE INDEX routes_names (queue, kind, capability, permit)
+    UNIQUE INDEX routes_names (queue, kind, capability, permit, fair)
+) {table};
+
+-- The routes of jobs with a fair key, only to be locked: by the transaction that gives turns to
+-- their jobs. It cannot lock the row in routes, which transactions of applications share.
+CREATE TABLE {schema}.fair_routes (
+    route INT NOT NULL,
+    PRIMARY KEY (route)
 ) {table};
 
 -- The columns of a job that change, since claims and settlements rewrite this row.
@@ -26,10 +34,14 @@ CREATE TABLE {schema}.routes (
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
 -- permit. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
 -- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
--- succeeded. jobs_claim: the claim order of each route and priority; also the running jobs of each
--- route. jobs_state: the finished jobs, the longest finished first, because their holder is NULL;
--- also the claims of each node, because their finish time is NULL. So two uses cost one index. The
--- server has no indexes over some of the rows.
+-- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no
+-- turn.
+-- jobs_claim: the claim order of each route and priority; also the running jobs of each route.
+-- jobs_state: the finished jobs, the longest finished first, because the columns after their finish
+-- time are NULL; also the claims of each node, because their finish time is NULL; also the pending
+-- jobs with a fair key: those with a turn in claim order, by level (8 * route + priority), and
+-- those without one by due time (level -route). So three uses cost one index. The server has no
+-- indexes over some of the rows.
 CREATE TABLE {schema}.jobs (
     id               BINARY(16) NOT NULL,
     run_at           BIGINT NOT NULL,
@@ -48,12 +60,34 @@ CREATE TABLE {schema}.jobs (
     last_report      BIGINT,
     ran_for_us       BIGINT,
     node             BINARY(16),
+    fair_key         VARCHAR(128),
+    fair_cost        INT,
+    turn             BIGINT,
     holder           BINARY(16) AS (CASE WHEN state = 3 THEN node END) STORED,
+    turn_level       BIGINT AS (CASE WHEN state = 0 AND fair_key IS NOT NULL THEN
+                                CASE WHEN turn IS NULL THEN -route
+                                     ELSE 8 * route + priority END END) STORED,
+    turn_place       BIGINT AS (CASE WHEN state = 0 AND fair_key IS NOT NULL
+                                THEN COALESCE(turn, run_at) END) STORED,
+    turn_key         VARCHAR(128) AS (CASE WHEN state = 0 AND turn IS NOT NULL
+                                      THEN fair_key END) STORED,
     PRIMARY KEY (id),
     INDEX jobs_claim (state, route, priority, run_at, id),
-    INDEX jobs_state (state, finished_at, holder, id),
+    INDEX jobs_state (state, finished_at, holder, turn_level, turn_place, turn_key, id),
     CHECK (state BETWEEN 0 AND 6),
     CHECK (priority BETWEEN 0 AND 4)
+) {table};
+
+-- The turns of pending jobs by fair key, to find the last turn of a key. Each row repeats what the
+-- row of its job contains. A statement that takes the turn of a job away deletes it.
+CREATE TABLE {schema}.turns (
+    route     INT NOT NULL,
+    priority  TINYINT NOT NULL,
+    fair_key  VARCHAR(128) NOT NULL,
+    turn      BIGINT NOT NULL,
+    job       BINARY(16) NOT NULL,
+    fair_cost INT,
+    PRIMARY KEY (route, priority, fair_key, turn, job)
 ) {table};
 
 -- The data of a job that the enqueue fixes; the id is the job's. Inserted once, then only read.

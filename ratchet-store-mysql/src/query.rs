@@ -19,6 +19,12 @@ pub(crate) const COMMIT: &str = "\u{2}";
 /// table's parameter comes first.
 pub(crate) const EACH: char = '\u{4}';
 
+/// Begins a part of a text that is only sent if a parameter has a value. The number of the
+/// parameter follows, for a table also the name of a column, and then this character again.
+pub(crate) const SOME: char = '\u{6}';
+/// Ends such a part.
+pub(crate) const END: char = '\u{7}';
+
 /// Comment of a text that must not be divided, because its limit would hold for each part.
 pub(crate) const UNDIVIDED: &str = "/* undivided */";
 
@@ -84,9 +90,21 @@ impl Query {
         debug_assert_eq!(self.arguments.len(), self.parameters, "{}", self.text);
         let mut out = String::with_capacity(self.text.len() + self.size() * 2);
         let mut rest = &*self.text;
-        while let Some(at) = rest.find(['$', '\u{1}', '\u{2}', '\u{5}', EACH]) {
+        while let Some(at) = rest.find(['$', '\u{1}', '\u{2}', '\u{5}', EACH, SOME, END]) {
             let (before, found) = rest.split_at(at);
             out.push_str(before);
+            if let Some(behind) = found.strip_prefix(END) {
+                rest = behind;
+                continue;
+            }
+            if let Some(some) = found.strip_prefix(SOME) {
+                let (parameter, part) = some.split_once(SOME).unwrap_or((some, ""));
+                rest = match self.has_values(parameter) {
+                    true => part,
+                    false => part.split_once(END).map_or("", |(_, behind)| behind),
+                };
+                continue;
+            }
             if let Some(each) = found.strip_prefix(EACH) {
                 let (part, behind) = each.split_once(EACH).unwrap_or((each, ""));
                 self.repeat(part, session, &mut out);
@@ -109,6 +127,22 @@ impl Query {
         }
         out.push_str(rest);
         out
+    }
+
+    /// Returns whether a list is not empty, or whether a row of a table has a value in a column.
+    fn has_values(&self, parameter: &str) -> bool {
+        let (number, column) = parameter.split_once(' ').unwrap_or((parameter, ""));
+        let place = number.parse::<usize>().ok();
+        match place.and_then(|place| self.arguments.get(place.checked_sub(1)?)) {
+            Some(Bound::Table(rows)) => {
+                let missing = format!("\"{column}\":null");
+                rows.iter().any(|row| !row.json.contains(&missing))
+            }
+            Some(Bound::Texts(texts)) => !texts.is_empty(),
+            Some(Bound::Plain(operands)) => operands != EMPTY,
+            Some(Bound::Text(_)) => true,
+            None => false,
+        }
     }
 
     /// Writes `part` once for each row of a table, with the values of the row in the place of their
@@ -217,7 +251,7 @@ impl Bound {
         match self {
             Self::Plain(text) => out.push_str(text),
             Self::Text(text) => session.write(text, out),
-            Self::Texts(texts) if texts.is_empty() => out.push_str("NULL"),
+            Self::Texts(texts) if texts.is_empty() => out.push_str(EMPTY),
             Self::Texts(texts) => {
                 for (place, text) in texts.iter().enumerate() {
                     out.push_str(if place > 0 { ", " } else { "" });
@@ -334,12 +368,14 @@ fn optional(text: Option<&str>) -> Bound {
     }
 }
 
-/// Returns a list of numbers or ids as the operands of `IN`. The operand of an empty list is NULL,
-/// to which nothing is equal.
+/// The operand of `IN` for an empty list, to which nothing is equal.
+const EMPTY: &str = "NULL";
+
+/// Returns a list of numbers or ids as the operands of `IN`.
 fn operands(list: List<'_>) -> String {
     let operands: Vec<String> = each_list!(list, values => values.iter().map(literal).collect());
     match operands.is_empty() {
-        true => "NULL".to_owned(),
+        true => EMPTY.to_owned(),
         false => operands.join(","),
     }
 }
@@ -573,6 +609,20 @@ mod tests {
         assert_eq!(render(Session::Transaction), "SELECT TRUE");
         assert_eq!(render(Session::Own), "SELECT FALSE");
         assert_eq!(render(Session::Pool), "SELECT FALSE");
+    }
+
+    #[test]
+    fn a_part_for_values_is_left_out_without_values() {
+        let query = |ids: Vec<i32>, turns: Vec<Option<i64>>| {
+            let text = format!("a{SOME}1{SOME} IN ($1){END};{SOME}2 turn{SOME} b{END} c");
+            let keys = vec!["\"turn\":null", "\"turn\":1"];
+            let table = [("turn", &turns as &dyn Column), ("key", &keys)];
+            query(&text, 2).bind(&ids).table(&table)
+        };
+        let text = query(vec![], vec![None, None]).render(Session::Own, "", "");
+        assert_eq!(text, "a; c");
+        let text = query(vec![5, 6], vec![None, Some(7)]).render(Session::Own, "", "");
+        assert_eq!(text, "a IN (5,6); b c");
     }
 
     #[test]

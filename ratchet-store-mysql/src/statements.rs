@@ -1,7 +1,7 @@
 //! Loads the text of every statement. The comment of a statement names the contract clauses that it
 //! implements, and the tables and indexes that it reads.
 
-use ratchet_sql::OwnStatements;
+use ratchet_sql::{OwnStatements, TurnStatements};
 
 use crate::dialect::Mysql;
 use crate::words::TableNames;
@@ -34,6 +34,16 @@ impl OwnStatements<Mysql> for Own {
         Some(&self.enqueue_job)
     }
 
+    fn turns(&self) -> Option<TurnStatements<'_, Mysql>> {
+        Some(TurnStatements {
+            lock_routes: &self.lock_routes,
+            try_lock_routes: &self.try_lock_routes,
+            find_turns: &self.find_turns,
+            find_sleepers: &self.find_sleepers,
+            give_turns: &self.give_turns,
+        })
+    }
+
     fn tags_of(&self) -> Option<&Statement> {
         Some(&self.tags_of)
     }
@@ -41,7 +51,7 @@ impl OwnStatements<Mysql> for Own {
 
 ratchet_sql::dialect_statements! { Mysql;
     jobs: enqueue_job tags_of;
-    claims: ;
+    claims: lock_routes try_lock_routes find_turns find_sleepers give_turns;
     lists: ;
     lanes: ;
     links: ;

@@ -1,6 +1,6 @@
 //! The placeholders in the texts of statements.
 
-use crate::query::{BEGIN, COMMIT, EACH, WITHIN};
+use crate::query::{BEGIN, COMMIT, EACH, END, SOME, WITHIN};
 
 /// SQL expression that returns the time of the database, in milliseconds since 1970. It is rounded
 /// down, as all times are, and does not depend on the time zone of the session. The server reads
@@ -71,8 +71,11 @@ impl TableNames {
     /// - `BEGIN;` and `COMMIT` on lines of their own become [`BEGIN`] and [`COMMIT`].
     /// - `{rows @given (job id, seq bigint)}` becomes the rows of a table parameter, and
     ///   `{list @ids}` and `{names @names}` those of a list in a variable. The type `whole` is the
-    ///   row itself, as JSON.
+    ///   row itself, as JSON; `place` is the number of the row.
     /// - `{each $1 (<id>, <seq> + 1)}` is repeated for each row of a table parameter.
+    /// - The text between `{some $1}` and `{end}` is only sent if the list `$1` is not empty. With
+    ///   `{some $1 turn}`, a row of the table `$1` must have a value in the column `turn`.
+    /// - `{turn job}` joins the row of `jobs` with that name with its row in `turns`, named `kept`.
     /// - `{within}` is true in transactions of the application.
     /// - `{hex id}` and `{json text}` collect ids or JSON values to such a list.
     /// - `{patience $2}` makes the statements after it wait only briefly for locks, unless `$2` is
@@ -126,6 +129,14 @@ fn replacement(word: &str) -> Option<String> {
         "list" => format!(
             "JSON_TABLE({argument}, '$[*]' COLUMNS (place FOR ORDINALITY, id CHAR(32) PATH '$'))"
         ),
+        "some" => format!("{SOME}{}{SOME}", argument.trim_start_matches('$')),
+        "end" => END.to_string(),
+        "turn" => format!(
+            "STRAIGHT_JOIN {{schema}}.turns AS kept FORCE INDEX (PRIMARY) \
+               ON kept.route = {argument}.route AND kept.priority = {argument}.priority \
+              AND kept.fair_key = {argument}.fair_key AND kept.turn = {argument}.turn \
+              AND kept.job = {argument}.id"
+        ),
         "names" => format!(
             "JSON_TABLE({argument}, '$[*]' COLUMNS (name {} PATH '$'))",
             sql_type("name")
@@ -151,6 +162,9 @@ fn column(definition: &str) -> String {
         .trim()
         .split_once(' ')
         .unwrap_or((definition, ""));
+    if kind == "place" {
+        return format!("`{name}` FOR ORDINALITY");
+    }
     let path = match kind {
         "whole" => "$".to_owned(),
         _ => format!("$.{name}"),

@@ -7,15 +7,24 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{
-    BoxError, Fixture, Power, Residue, Restart, Suite, TestClock, TestDatabase, Vandal,
+    Application, BoxError, Fixture, OpenTransaction, Power, Residue, Restart, Suite, TestClock,
+    TestDatabase, Transactions, Vandal,
 };
 use ratchet_core::SharedStore;
+use ratchet_core::store::AppConnection;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection as _, Executor as _};
 
 use crate::server::Database;
 
 fn main() -> ExitCode {
     // Fewer histories than by default, because a history takes several times as long as on SQLite.
-    let suite = Suite::new("mysql", Power::STORE).histories(40);
+    let powers = [
+        Power::STORE,
+        &[Power::FairKeys, Power::Transactions, Power::RowLocks],
+    ]
+    .concat();
+    let suite = Suite::new("mysql", &powers).histories(40);
     let suite = suite.attach(|database| async move {
         let url = server::SERVER.url().ok_or("the server is not set")?;
         let builder = server::builder(&server::with_database(&url, &database));
@@ -62,7 +71,52 @@ impl Fixture for MysqlFixture {
         Some(self.0.name.clone())
     }
 
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
     async fn teardown(&self) {
         self.0.take_away().await;
+    }
+}
+
+#[async_trait]
+impl Transactions for MysqlFixture {
+    async fn open(&self) -> Result<(SharedStore, Box<dyn Application>), BoxError> {
+        let url = self.0.url.clone();
+        Ok((Fixture::open(self).await?, Box::new(App { url })))
+    }
+}
+
+/// An application that uses the same database as the store.
+struct App {
+    url: String,
+}
+
+#[async_trait]
+impl Application for App {
+    async fn begin(&self) -> Result<Box<dyn OpenTransaction>, BoxError> {
+        let mut connection = MySqlConnection::connect(&self.url).await?;
+        connection.execute("BEGIN").await?;
+        Ok(Box::new(Begun(connection)))
+    }
+}
+
+struct Begun(MySqlConnection);
+
+#[async_trait]
+impl OpenTransaction for Begun {
+    fn connection(&mut self) -> AppConnection<'_> {
+        AppConnection::Exclusive(&mut self.0)
+    }
+
+    async fn commit(mut self: Box<Self>) -> Result<(), BoxError> {
+        self.0.execute("COMMIT").await?;
+        Ok(())
+    }
+
+    async fn roll_back(mut self: Box<Self>) -> Result<(), BoxError> {
+        self.0.execute("ROLLBACK").await?;
+        Ok(())
     }
 }

@@ -145,12 +145,12 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         None => JobState::Pending,
     };
     let due = job.due().resolve(work.now);
-    let turn = match fair {
-        Some(key) if state == JobState::Pending && due <= work.now => {
+    let turn = match spec.due_fair_key(state, due, work.now) {
+        Some(key) => {
             let (name, level) = (key.name().as_str(), spec.priority.level());
             Some(fair::turn(work, route, level, name, key.cost())?)
         }
-        _ => None,
+        None => None,
     };
     let stored = insert.hot.execute(params![
         id.as_bytes(),

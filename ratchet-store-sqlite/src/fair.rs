@@ -15,8 +15,9 @@ use crate::statements::SQL;
 pub(crate) fn turn(work: &Work<'_>, route: i64, level: u8, key: &str, cost: u32) -> Result<i64> {
     let mut find = work.conn.prepare_cached(&SQL.find_turns)?;
     let (first, last) = find.query_row(params![route, level, key], |row| {
-        let last = (row.get::<_, Option<i64>>(1)?).zip(row.get(2)?);
-        Ok((row.get(0)?, last.map(|(turn, cost)| Last { turn, cost })))
+        let (turn, cost) = (row.get(1)?, FairKey::cost_or_unit(row.get(2)?));
+        let last = |turn: i64| Last { turn, cost };
+        Ok((row.get(0)?, Option::map(turn, last)))
     })?;
     Ok(fair::turn(first, last, cost, work.now))
 }
@@ -28,8 +29,7 @@ pub(crate) fn wake(work: &Work<'_>, routes: &str) -> Result<()> {
     let limit = i64::try_from(WOKEN_BY_A_CLAIM).unwrap_or(i64::MAX);
     let sleepers = find.query_map(params![routes, work.now, limit], |row| {
         let key: String = row.get(3)?;
-        // A cost that cannot be read must not keep the job from being claimed.
-        let cost = row.get(4).unwrap_or(FairKey::UNIT);
+        let cost = FairKey::cost_or_unit(row.get(4)?);
         Ok((row::job_id(row, 0)?, row.get(1)?, row.get(2)?, key, cost))
     })?;
     let sleepers: Vec<(JobId, i64, u8, String, u32)> = sleepers.collect::<rusqlite::Result<_>>()?;

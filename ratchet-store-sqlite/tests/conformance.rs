@@ -1,13 +1,16 @@
 //! The conformance suite on SQLite: one file per case, with several handles on it.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{
-    BoxError, Fixture, Power, Provision, Residue, Restart, Suite, TestClock, Vandal,
+    Application, BoxError, Fixture, OpenTransaction, Power, Provision, Residue, Restart, Suite,
+    TestClock, Transactions, Vandal,
 };
 use ratchet_core::memory::ManualClock;
+use ratchet_core::store::AppConnection;
 use ratchet_core::{JobId, Name, SharedStore, time};
 use ratchet_store_sqlite::SqliteStore;
 use rusqlite::Connection;
@@ -17,7 +20,7 @@ fn main() -> ExitCode {
     let attach = |path: String| async move {
         Ok(Arc::new(SqliteStore::builder(path).connect().await?) as SharedStore)
     };
-    let powers = [Power::STORE, &[Power::FairKeys]].concat();
+    let powers = [Power::STORE, &[Power::FairKeys, Power::Transactions]].concat();
     Suite::new("sqlite", &powers)
         .attach(attach)
         .run(async { Provision::ready(|| async { SqliteFixture::new() }) })
@@ -36,7 +39,7 @@ impl SqliteFixture {
         })
     }
 
-    fn path(&self) -> std::path::PathBuf {
+    fn path(&self) -> PathBuf {
         self.directory.path().join("jobs.db")
     }
 }
@@ -70,6 +73,10 @@ impl Fixture for SqliteFixture {
 
     fn address(&self) -> Option<String> {
         Some(self.path().display().to_string())
+    }
+
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
     }
 }
 
@@ -148,5 +155,44 @@ impl Vandal for SqliteFixture {
         database.busy_timeout(std::time::Duration::from_secs(5))?;
         database.execute("DROP TABLE ratchet_migrations", [])?;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Transactions for SqliteFixture {
+    async fn open(&self) -> Result<(SharedStore, Box<dyn Application>), BoxError> {
+        let path = self.path();
+        Ok((Fixture::open(self).await?, Box::new(App { path })))
+    }
+}
+
+/// An application that uses the same file as the store.
+struct App {
+    path: PathBuf,
+}
+
+#[async_trait]
+impl Application for App {
+    async fn begin(&self) -> Result<Box<dyn OpenTransaction>, BoxError> {
+        let connection = Connection::open(&self.path)?;
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        Ok(Box::new(Begun(connection)))
+    }
+}
+
+struct Begun(Connection);
+
+#[async_trait]
+impl OpenTransaction for Begun {
+    fn connection(&mut self) -> AppConnection<'_> {
+        AppConnection::Shared(&self.0)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.0.execute_batch("COMMIT")?)
+    }
+
+    async fn roll_back(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.0.execute_batch("ROLLBACK")?)
     }
 }

@@ -13,16 +13,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ratchet_conformance::{
-    BoxError, Fixture, Power, Residue, Restart, Suite, TestClock, TestDatabase, Vandal,
+    Application, BoxError, Fixture, OpenTransaction, Power, Residue, Restart, Suite, TestClock,
+    TestDatabase, Transactions, Vandal,
 };
 use ratchet_core::SharedStore;
+use ratchet_core::store::{AppConnection, Checked};
+use ratchet_store_sqlserver::{SqlServerStore, Transaction};
 
 use crate::server::Schema;
 
 fn main() -> ExitCode {
     // Fewer histories than by default, because each of their steps takes many round trips, and
     // Babelfish parses each statement again.
-    let suite = Suite::new("sqlserver", Power::STORE).histories(30);
+    let powers = [Power::STORE, &[Power::Transactions]].concat();
+    let suite = Suite::new("sqlserver", &powers).histories(30);
     let suite = suite.attach(|schema| async move {
         let url = server::SERVER.url().ok_or("the server is not set")?;
         let store = server::builder(&url, &schema).connect().await?;
@@ -65,7 +69,47 @@ impl Fixture for SqlServerFixture {
         Some(self.0.name.clone())
     }
 
+    fn transactions(&self) -> Option<&dyn Transactions> {
+        Some(self)
+    }
+
     async fn teardown(&self) {
         self.0.take_away().await;
+    }
+}
+
+#[async_trait]
+impl Transactions for SqlServerFixture {
+    async fn open(&self) -> Result<(SharedStore, Box<dyn Application>), BoxError> {
+        let builder = self.0.builder().clock_table("test_clock");
+        let store = builder.connect().await?;
+        Ok((Arc::new(store.clone()), Box::new(App(store))))
+    }
+}
+
+/// An application that begins transactions through the store.
+struct App(Checked<SqlServerStore>);
+
+#[async_trait]
+impl Application for App {
+    async fn begin(&self) -> Result<Box<dyn OpenTransaction>, BoxError> {
+        Ok(Box::new(Begun(self.0.begin().await?)))
+    }
+}
+
+struct Begun(Transaction);
+
+#[async_trait]
+impl OpenTransaction for Begun {
+    fn connection(&mut self) -> AppConnection<'_> {
+        AppConnection::Exclusive(&mut self.0)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.0.commit().await?)
+    }
+
+    async fn roll_back(self: Box<Self>) -> Result<(), BoxError> {
+        Ok(self.0.rollback().await?)
     }
 }

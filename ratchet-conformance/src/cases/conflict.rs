@@ -303,6 +303,26 @@ cases! {
         assert_eq!(payload(&node, first.id()).await, "2");
     }
 
+    #[proves("keys.replace", "enqueue.repeat")]
+    #[needs(Workflows)]
+    async fn a_repeated_enqueue_that_replaced_a_payload_replaces_it_again(cx: &Cx) {
+        let node = cx.node().await;
+        let holder = node.add(keyed(1)).await;
+        let new = replacing(2);
+        for newer in [3, 4] {
+            assert_eq!(node.offer(&new).await, Enqueued::Replaced(holder));
+            assert_eq!(payload(&node, holder).await, "2");
+            assert_eq!(node.offer(&replacing(newer)).await, Enqueued::Replaced(holder));
+        }
+        // The payload of a running job does not change, so the job is stored now.
+        let token = node.take().await;
+        assert_eq!(node.offer(&new).await, Enqueued::Created(new.id()));
+        assert_eq!(node.states([holder, new.id()]).await, [Running, Blocked]);
+        node.succeed(token).await;
+        assert_eq!(node.offer(&new).await, Enqueued::Created(new.id()));
+        assert_eq!(node.claim_ids(2).await, [new.id()]);
+    }
+
     #[proves("keys.all")]
     #[needs(Workflows)]
     async fn a_withheld_job_changes_no_holder(cx: &Cx) {

@@ -1,5 +1,8 @@
 //! Fair keys: the keys of a route and priority take turns.
 
+use ratchet_core::OnConflict;
+use ratchet_core::fair::WOKEN_BY_A_CLAIM;
+
 use super::prelude::*;
 
 fn of(key: &str) -> NewJob {
@@ -20,6 +23,15 @@ async fn keys(node: &TestNode, count: usize) -> Vec<String> {
         keys.push(key.map_or_else(String::new, |key| key.name().to_string()));
     }
     keys
+}
+
+/// Claims jobs one by one, and returns their ids.
+async fn order(node: &TestNode, count: usize) -> Vec<JobId> {
+    let mut order = Vec::new();
+    for _ in 0..count {
+        order.extend(node.claim_ids(1).await);
+    }
+    order
 }
 
 cases! {
@@ -117,6 +129,23 @@ cases! {
     }
 
     #[proves("fair.due", "fair.turn")]
+    #[needs(FairKeys, Clock)]
+    async fn a_job_that_wakes_behind_many_of_another_key_waits_for_one_claim_more(cx: &Cx) {
+        let node = cx.node().await;
+        let delayed = |key: &str| of(key).delay(SECOND);
+        let many: Vec<NewJob> = (0..WOKEN_BY_A_CLAIM).map(|_| delayed("many")).collect();
+        node.add_all(&many).await;
+        cx.advance(MILLI).await;
+        let last = node.add(delayed("last")).await;
+        cx.advance(SECOND).await;
+        let first = node.claim_ids(1).await;
+        // A job that is enqueued now has a turn at once.
+        let new = node.add(of("new")).await;
+        let next = node.claim_ids(3).await;
+        assert!(next.contains(&new) && next.contains(&last), "{first:?} {next:?}");
+    }
+
+    #[proves("fair.due", "fair.turn")]
     #[needs(FairKeys)]
     async fn a_retried_job_goes_behind_the_others_of_its_key(cx: &Cx) {
         let node = cx.node().await;
@@ -126,10 +155,7 @@ cases! {
         assert_eq!(token.job, first[0]);
         let (error, delay) = ("it failed".to_owned(), Duration::ZERO);
         node.settle(token, Outcome::Retry { error, delay }).await;
-        let mut order = Vec::new();
-        for _ in 0..3 {
-            order.extend(node.claim_ids(1).await);
-        }
+        let order = order(&node, 3).await;
         assert_eq!(order[2], first[0], "{order:?}");
         assert!(order.contains(&other) && order.contains(&first[1]), "{order:?}");
     }
@@ -157,6 +183,18 @@ cases! {
         assert_eq!(node.claim_ids(9).await, expected);
     }
 
+    #[proves("fair.turn", "claim.order")]
+    #[needs(FairKeys)]
+    async fn the_next_job_in_turn_stands_for_those_behind_it(cx: &Cx) {
+        let node = cx.node().await;
+        let at = |ms: i64| time::from_millis(1_000_000_000_000 + ms);
+        let next = node.add(of("a").run_at(at(3))).await;
+        let behind = node.add(of("a").run_at(at(1))).await;
+        let plain = node.add(job().run_at(at(2))).await;
+        assert_eq!(node.claim_ids(2).await, [plain, next]);
+        assert_eq!(node.claim_ids(2).await, [behind]);
+    }
+
     #[proves("fair.act")]
     #[needs(FairKeys)]
     async fn an_action_takes_the_turn_of_a_job_away(cx: &Cx) {
@@ -171,12 +209,52 @@ cases! {
             for action in &actions {
                 node.act(jobs[1], *action).await;
             }
-            let mut order = Vec::new();
-            for _ in 0..4 {
-                order.extend(node.claim_ids(1).await);
-            }
+            let order = order(&node, 4).await;
             assert_eq!(order, [jobs[0], jobs[2], jobs[3], jobs[1]], "{actions:?}");
         }
+    }
+
+    #[proves("fair.act")]
+    #[needs(FairKeys)]
+    async fn an_action_that_changes_nothing_leaves_the_turn(cx: &Cx) {
+        let node = cx.node().await;
+        let at = time::from_millis(1_000_000_000_000);
+        for action in [
+            JobAction::SetPriority(Priority::Normal),
+            JobAction::Reschedule(RunAt::At(at)),
+        ] {
+            let jobs = node.add_all(&["a", "b", "a", "b"].map(|key| of(key).run_at(at))).await;
+            node.act(jobs[0], action).await;
+            assert_eq!(order(&node, 4).await, jobs, "{action:?}");
+        }
+    }
+
+    #[proves("fair.act", "keys.replace")]
+    #[needs(FairKeys, Workflows)]
+    async fn a_job_whose_payload_is_replaced_keeps_its_turn(cx: &Cx) {
+        let node = cx.node().await;
+        let replacing = || of("a").unique_key("k").on_conflict(OnConflict::Replace);
+        let jobs = node.add_all(&[replacing(), of("b"), of("a"), of("b")]).await;
+        for _ in 0..3 {
+            assert_eq!(node.offer(&replacing()).await, Enqueued::Replaced(jobs[0]));
+        }
+        assert_eq!(order(&node, 4).await, jobs);
+    }
+
+    #[proves("fair.act", "fair.due", "keys.debounce")]
+    #[needs(FairKeys, Workflows, Clock)]
+    async fn a_job_that_is_debounced_again_waits_without_a_turn(cx: &Cx) {
+        let node = cx.node().await;
+        let debounced = || of("a").unique_key("k").debounce(10 * SECOND, HOUR);
+        let later = node.add(debounced()).await;
+        let others = node.add_all(&flood("b", 2)).await;
+        cx.advance(10 * SECOND).await;
+        // This claim gives the job a turn.
+        assert_eq!(node.claim_ids(1).await, [others[0]]);
+        assert_eq!(node.offer(&debounced()).await, Enqueued::Replaced(later));
+        assert_eq!(node.claim_ids(3).await, [others[1]]);
+        cx.advance(10 * SECOND).await;
+        assert_eq!(node.claim_ids(3).await, [later]);
     }
 
     #[proves("fair.act")]

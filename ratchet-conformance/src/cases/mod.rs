@@ -46,6 +46,7 @@ mod tag;
 mod time;
 mod token;
 mod version;
+mod within;
 
 pub(crate) use differential::HISTORIES;
 
@@ -70,6 +71,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     enqueue::CASES,
     keys::CASES,
     conflict::CASES,
+    within::CASES,
     claim::CASES,
     order::CASES,
     capability::CASES,

@@ -57,6 +57,10 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "conflict::after_a_running_job_the_new_one_runs",
     ),
     (
+        Sabotage::ReplacesOnce,
+        "conflict::a_repeated_enqueue_that_replaced_a_payload_replaces_it_again",
+    ),
+    (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "keys::a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself",
     ),

@@ -33,6 +33,9 @@ impl Sabotaged {
         let now = time::to_millis(self.inner.database_time().await?);
         let spec = job.spec();
         let fresh = || format!("fresh {}", JobId::new());
+        if let Some(answer) = self.memory().replaced.get(&job.id()) {
+            return Ok(*answer);
+        }
         if let Some(holder) = self.unique_holder(job).await? {
             return Ok(Enqueued::Duplicate(holder));
         }
@@ -112,6 +115,12 @@ impl Sabotaged {
             _ => job.clone(),
         };
         let answer = self.inner.enqueue(std::slice::from_ref(&job)).await?[0];
+        if let (Sabotage::TakesTurnsAway, Enqueued::Replaced(holder)) = (self.how, answer) {
+            self.take_turn_away(&JobSelector::Ids(vec![holder])).await?;
+        }
+        if self.is(Sabotage::ReplacesOnce) && matches!(answer, Enqueued::Replaced(_)) {
+            self.memory().replaced.insert(job.id(), answer);
+        }
         let Enqueued::Duplicate(first) = answer else {
             return Ok(answer);
         };
@@ -150,6 +159,14 @@ impl Sabotaged {
             .act(&selector, JobAction::Pause)
             .await
             .map(|_| ())
+    }
+
+    /// Takes the turns of pending jobs away.
+    async fn take_turn_away(&self, jobs: &JobSelector) -> Result<()> {
+        for action in [JobAction::Pause, JobAction::Resume] {
+            self.inner.act(jobs, action).await?;
+        }
+        Ok(())
     }
 
     async fn required_capabilities(&self) -> Result<Vec<Name>> {
@@ -481,6 +498,10 @@ impl JobStore for Sabotaged {
                 (Sabotage::ReschedulesEndedJobs, JobAction::Reschedule(_)) => {
                     self.inner.act(jobs, JobAction::Requeue).await?;
                 }
+                (
+                    Sabotage::TakesTurnsAway,
+                    JobAction::SetPriority(_) | JobAction::Reschedule(_),
+                ) => self.take_turn_away(jobs).await?,
                 (Sabotage::SetsPrioritiesOfWaitingJobsOnly, JobAction::SetPriority(_))
                     if running =>
                 {

@@ -30,6 +30,14 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "fair::a_key_of_weight_two_has_two_turns",
     ),
     (
+        Sabotage::TakesTurnsAway,
+        "fair::an_action_that_changes_nothing_leaves_the_turn",
+    ),
+    (
+        Sabotage::TakesTurnsAway,
+        "fair::a_job_whose_payload_is_replaced_keeps_its_turn",
+    ),
+    (
         Sabotage::StoresPartOfABatch,
         "permit::a_permit_of_an_unknown_resource_is_refused_and_nothing_is_stored",
     ),

@@ -16,8 +16,8 @@ use ratchet_core::store::{
     WorkflowStore,
 };
 use ratchet_core::{
-    BatchId, ClaimToken, Condition, Fence, Incarnation, JobId, JobRecord, Json, MemoryStore, Name,
-    NewJob, SharedStore,
+    BatchId, ClaimToken, Condition, Enqueued, Fence, Incarnation, JobId, JobRecord, Json,
+    MemoryStore, Name, NewJob, SharedStore,
 };
 use tokio::sync::Notify;
 
@@ -45,6 +45,7 @@ sabotages! {
     ForgetsIdempotencyKeysOnPurge,
     SharesOneFairKey,
     ForgetsFairWeights,
+    TakesTurnsAway,
     NeverFreesUniqueKeys,
     FreesUniqueKeysOnClaim,
     ChecksKeysBeforeItInserts,
@@ -199,6 +200,7 @@ sabotages! {
     DebouncesWithoutEnd,
     ForgetsToRestart,
     RestartsOnReplace,
+    ReplacesOnce,
     KeepsTheNewlyDead,
     ListsTheDeadAsTheyCome,
     ListsClaimsAsTheyCome,
@@ -233,6 +235,8 @@ sabotages! {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) keys: HashMap<Name, JobId>,
+    /// The jobs that replaced the payloads of other jobs, with the answers.
+    pub(crate) replaced: HashMap<JobId, Enqueued>,
     pub(crate) claimed: Vec<ClaimedJob>,
     pub(crate) settled: Vec<ClaimToken>,
     pub(crate) results: HashMap<JobId, Json>,

@@ -170,7 +170,7 @@ impl Client {
     ///
     /// The client retries transient failures a few times. A retry stores no job twice, because each
     /// job carries its id. For the same reason the caller may repeat a failed call with the same
-    /// jobs.
+    /// jobs. However, a retry may [replace a payload](crate::OnConflict#repeated-enqueues) again.
     ///
     /// # Errors
     /// `Invalid`, naming what is wrong with the first bad job; or a failure of the store. If the

@@ -178,21 +178,28 @@ impl Indexes {
         streams
     }
 
-    /// Returns the sleeping jobs that are due at `now`, of the routes for which `matches` returns
-    /// true, the longest due first.
-    pub(super) fn sleepers(&self, matches: impl Fn(&Route) -> bool, now: i64) -> Vec<JobId> {
+    /// Returns up to `limit` sleeping jobs that are due at `now`, of the routes for which `matches`
+    /// returns true, the longest due first.
+    pub(super) fn sleepers(
+        &self,
+        matches: impl Fn(&Route) -> bool,
+        now: i64,
+        limit: usize,
+    ) -> Vec<JobId> {
         let routes = self.fair.iter().filter(|route| matches(route));
         let levels = routes.filter_map(|route| self.pending.get(route)).flatten();
         let asleep = levels.filter_map(|level| level.fair.as_ref());
-        let due = asleep.flat_map(|fair| fair.asleep.iter().take_while(|(at, _)| *at <= now));
+        let due = asleep.flat_map(|fair| {
+            let due = fair.asleep.iter().take_while(|(at, _)| *at <= now);
+            due.take(limit)
+        });
         let due: BTreeSet<&(i64, JobId)> = due.collect();
-        due.into_iter().map(|(_, id)| *id).collect()
+        due.into_iter().take(limit).map(|(_, id)| *id).collect()
     }
 
     /// Returns the turn of this job if it sleeps and is due at `now`.
     pub(super) fn turn(&self, job: &StoredJob, now: i64) -> Option<i64> {
-        let due = time::to_millis(job.record.run_at) <= now;
-        let key = job.sleeps().filter(|_| due)?;
+        let key = job.lacks_turn(now)?;
         let levels = self.pending.get(&job.record.spec.route)?;
         let level = &levels[usize::from(job.record.spec.priority.level())];
         Some(level.fair.as_ref()?.turn(key, now))

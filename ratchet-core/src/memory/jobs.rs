@@ -3,7 +3,7 @@ use async_trait::async_trait;
 use super::tables::Tables;
 use super::{Command, MemoryStore};
 use crate::error::Result;
-use crate::fair;
+use crate::fair::WOKEN_BY_A_CLAIM;
 use crate::id::{ClaimToken, JobId};
 use crate::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
@@ -152,9 +152,7 @@ impl Tables {
         let matches = self.claimable(request);
         let budget = Budget::new(self.held_permits());
         let awake = |route: &Route| matches(route) && budget.rest(route) != Some(0);
-        let mut sleepers = self.indexes.sleepers(awake, now);
-        sleepers.truncate(fair::WOKEN_BY_A_CLAIM);
-        sleepers
+        self.indexes.sleepers(awake, now, WOKEN_BY_A_CLAIM)
     }
 
     /// Returns the jobs that a claim at this time takes, in the order in which it takes them.

@@ -1,5 +1,7 @@
 //! The fair key of a job.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::InvalidInput;
@@ -27,6 +29,8 @@ impl FairKey {
     pub const LEAST_WEIGHT: f64 = 0.1;
     /// The largest weight.
     pub const MOST_WEIGHT: f64 = 100.0;
+    /// The costs of the largest to the smallest weight.
+    const COSTS: RangeInclusive<u32> = 10..=10_000;
 
     /// Creates the key with this name and weight.
     ///
@@ -59,12 +63,22 @@ impl FairKey {
     pub fn from_stored(name: &str, cost: i64) -> Result<Self, InvalidInput> {
         let name = Name::new("fair_key", name)?;
         match u32::try_from(cost) {
-            Ok(cost @ 10..=10_000) => Ok(Self { name, cost }),
+            Ok(cost) if Self::COSTS.contains(&cost) => Ok(Self { name, cost }),
             _ => {
                 let problem = format!("has the cost {cost}; expected 10 to 10,000");
                 Err(InvalidInput::new("fair_key", problem))
             }
         }
+    }
+
+    /// Returns the cost of a job from its stored form. A cost that cannot be read counts as
+    /// [`UNIT`](Self::UNIT), so that it keeps neither this job nor others of its key from being
+    /// claimed.
+    #[must_use]
+    pub fn cost_or_unit(stored: Option<i64>) -> u32 {
+        let cost = stored.and_then(|cost| u32::try_from(cost).ok());
+        let cost = cost.filter(|cost| Self::COSTS.contains(cost));
+        cost.unwrap_or(Self::UNIT)
     }
 
     /// Returns the name of the key.
@@ -96,8 +110,14 @@ mod tests {
             assert_eq!(error.field(), "fair_weight", "{weight}");
         }
         assert_eq!(FairKey::new("", 1.0).unwrap_err().field(), "fair_key");
-        for cost in [-1, 0, 9, 10_001] {
+        assert_eq!(
+            [10, 500, 10_000].map(|cost| FairKey::cost_or_unit(Some(cost))),
+            [10, 500, 10_000]
+        );
+        assert_eq!(FairKey::cost_or_unit(None), FairKey::UNIT);
+        for cost in [-1, 0, 9, 10_001, i64::MAX] {
             assert!(FairKey::from_stored("a", cost).is_err(), "{cost}");
+            assert_eq!(FairKey::cost_or_unit(Some(cost)), FairKey::UNIT, "{cost}");
         }
     }
 }

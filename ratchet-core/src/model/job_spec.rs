@@ -12,6 +12,7 @@ use crate::name::Name;
 use crate::priority::Priority;
 use crate::retry::RetryPolicy;
 use crate::route::Route;
+use crate::state::JobState;
 use crate::trace::TraceContext;
 
 /// The specification of a job: the properties that its enqueue sets. Later, only the priority can
@@ -105,6 +106,14 @@ impl JobSpec {
     #[must_use]
     pub const fn has_keys(&self) -> bool {
         self.unique_key.is_some() || self.idempotency_key.is_some()
+    }
+
+    /// Returns the fair key of a job that needs a [turn](crate::fair). `None` if the job has no
+    /// fair key, is not pending, or is due after `now`.
+    #[must_use]
+    pub fn due_fair_key(&self, state: JobState, run_at: i64, now: i64) -> Option<&FairKey> {
+        let is_due = state == JobState::Pending && run_at <= now;
+        self.fair_key.as_ref().filter(|_| is_due)
     }
 
     /// Returns whether the job waits for other jobs, for batches or for a signal, or is in a batch.

@@ -35,6 +35,22 @@ use crate::time::duration_millis;
 /// If the holder is of another kind, nothing changes, because its handler could not read the new
 /// payload.
 ///
+/// # Repeated enqueues
+///
+/// A store does not remember which job replaced a payload. If an enqueue that did so is repeated,
+/// because its outcome was unknown, the repetition replaces the payload once more:
+///
+/// - If another enqueue has replaced the payload in between, the older payload is back.
+/// - If the holder has begun to run with this payload, the new job runs after it, so the payload
+///   runs twice. With `Restart`, the holder is cancelled as well. If the holder has ended, the new
+///   job is simply stored.
+///
+/// [`Client::enqueue`](crate::Client::enqueue) repeats calls after transient failures by itself, so
+/// this can happen although the application enqueues once. To be safe, let the payload say what to
+/// work on, such as the id of a customer, and read the current data when the job runs. If the
+/// payload must contain the data, add a version number, and let the body skip versions that are
+/// older than the one it has stored.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use ratchet::{Enqueued, NewJob, OnConflict, Ratchet};

@@ -100,11 +100,12 @@ impl StoredJob {
         self.record.state = place.state;
     }
 
-    /// Returns the fair key of the job if it sleeps: if it is pending and has no turn.
+    /// Returns the fair key of the job if it needs a [turn](crate::fair) and has none.
     #[must_use]
-    pub fn sleeps(&self) -> Option<&FairKey> {
-        let pending = self.record.state == JobState::Pending && self.turn.is_none();
-        self.record.spec.fair_key.as_ref().filter(|_| pending)
+    pub fn lacks_turn(&self, now: i64) -> Option<&FairKey> {
+        let job = &self.record;
+        let key = job.spec.due_fair_key(job.state, to_millis(job.run_at), now);
+        key.filter(|_| self.turn.is_none())
     }
 
     /// Returns the token of the job's current claim.
@@ -250,13 +251,14 @@ impl StoredJob {
             }
             Response::Change => {
                 match action {
-                    JobAction::Reschedule(due) => {
-                        self.record.run_at = from_millis(due.resolve(now));
+                    JobAction::Reschedule(due) => self.move_to(due.resolve(now)),
+                    JobAction::SetPriority(priority) => {
+                        let same = priority == self.record.spec.priority;
+                        self.turn = self.turn.filter(|_| same);
+                        self.record.spec.priority = priority;
                     }
-                    JobAction::SetPriority(priority) => self.record.spec.priority = priority,
                     _ => {}
                 }
-                self.turn = None;
                 ActionOutcome::Changed
             }
             Response::Become(_) if action == JobAction::Requeue => match requeue(self) {
@@ -271,6 +273,14 @@ impl StoredJob {
                 ActionOutcome::Became(to)
             }
         }
+    }
+
+    /// Makes the job due at this time, in milliseconds since 1970. A job that is due at another
+    /// time than before loses its turn. `[fair.act]`
+    fn move_to(&mut self, run_at: i64) {
+        let run_at = from_millis(run_at);
+        self.turn = self.turn.filter(|_| run_at == self.record.run_at);
+        self.record.run_at = run_at;
     }
 
     fn requeue(&mut self, place: Option<LanePlace>, now: i64) {
@@ -290,7 +300,6 @@ impl StoredJob {
     /// Changes the job, because a new job has its unique key. `[keys.replace]` `[keys.debounce]`
     /// `[keys.follow]` `[keys.restart]`
     pub fn change_as_holder(&mut self, change: &HolderChange) {
-        let job = &mut self.record;
         match change {
             HolderChange::Replace {
                 payload,
@@ -298,16 +307,16 @@ impl StoredJob {
                 run_at,
                 ..
             } => {
+                self.move_to(*run_at);
+                let job = &mut self.record;
                 job.spec.payload = payload.clone();
                 job.spec.payload_version = *payload_version;
-                job.run_at = from_millis(*run_at);
                 job.checkpoint = None;
                 job.progress = None;
-                self.turn = None;
             }
             HolderChange::GiveUp { cancel, .. } => {
-                job.spec.unique_key = None;
-                job.cancel_requested |= cancel;
+                self.record.spec.unique_key = None;
+                self.record.cancel_requested |= cancel;
             }
         }
     }
@@ -414,6 +423,7 @@ impl StoredJob {
         self.record.finished_at = Some(from_millis(now));
         self.record.last_error = Some(problem.of_stored_job());
         self.lane_seq = None;
+        self.turn = None;
     }
 
     /// Returns whether the job waits for a signal that has not arrived yet.
@@ -608,6 +618,14 @@ mod tests {
     fn a_whole_row_round_trips() {
         let row = whole();
         assert_eq!(StoredJob::decode(&row.encode().unwrap()), Ok(row));
+    }
+
+    #[test]
+    fn a_damaged_job_that_ends_leaves_its_place() {
+        let mut row = whole();
+        row.fail_damaged(&InvalidInput::new("payload", "is missing"), 20);
+        assert_eq!(row.record.state, JobState::Failed);
+        assert_eq!((row.lane_seq, row.turn), (None, None));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[enqueue.repeat]** If the id of a job is already stored, the answer is `Created`, and
     ///   the job is not stored again. So a caller can repeat an enqueue whose outcome is unknown. A
     ///   purged job does not count as stored: a new enqueue stores it again, unless its idempotency
-    ///   key prevents this.
+    ///   key prevents this. Nor does a job that replaced a payload (`[keys.replace]`).
     /// - **[enqueue.due]** The due time of `RunAt::Now` and `RunAt::In` is computed from the
     ///   database's clock.
     /// - **[enqueue.validate]** The door refuses jobs that [`NewJob::validate_all`] refuses, and
@@ -52,6 +52,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   is `Pending`, `Blocked` or `Paused` gets the payload of the new job and its version, and
     ///   loses its checkpoint and its progress. The new job is not stored, and its answer is
     ///   `Replaced` with the id of the holder. Every later claim of the holder has the new payload.
+    ///   The store does not remember the new job: if the call is repeated, it decides and replaces
+    ///   anew, even if another call has replaced the payload in between.
     /// - **[keys.debounce]** With `Debounce`, this holder is also due when the new job would be
     ///   due, but not later than `max_delay` after its own enqueue, and never earlier than before.
     ///   With `Replace` and `Restart`, it is due as before.
@@ -146,11 +148,17 @@ pub trait JobStore: Debug + Send + Sync {
     ///   ratio of their weights by at most one turn each.
     /// - **[fair.idle]** A key saves up no turns while it has no due job, and jobs that were
     ///   cancelled or deleted cost it none.
-    /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on.
+    /// - **[fair.due]** A delayed, retried or rescheduled job takes part from its due time on, as
+    ///   soon as a claim has given it a turn. If `n` jobs without a turn are due before it in the
+    ///   routes that match, whatever their keys, this is the claim number `n` /
+    ///   [`WOKEN_BY_A_CLAIM`](crate::fair::WOKEN_BY_A_CLAIM) + 1 at the latest. So until then,
+    ///   those jobs may go ahead of it.
     /// - **[fair.plain]** Jobs without a key are claimed as if there were no others, except where
     ///   `[claim.order]` puts others between them.
-    /// - **[fair.act]** A pause, a reschedule and a change of priority take the turn of a job away.
-    ///   The job gets another one as soon as it can be claimed.
+    /// - **[fair.act]** A pause, another due time and another priority take the turn of a job away,
+    ///   whichever call sets them. The job gets another turn as soon as it can be claimed. A call
+    ///   that sets the due time or the priority that the job already has leaves the turn, and so
+    ///   does a new payload (`[keys.replace]`).
     /// - **[permit.max]** At every moment, at most as many jobs with a permit of a resource are
     ///   `Running` as [`set_permits`](super::PermitStore::set_permits) allows. This holds for the
     ///   whole database, even if many callers claim, settle and reclaim at the same time. After the

@@ -12,19 +12,31 @@ use crate::model::{Enqueued, NewJob};
 /// Applications do not call this trait; they call
 /// [`Client::enqueue_in`](crate::Client::enqueue_in).
 pub trait TransactionStore: Send + Sync {
-    /// Stores jobs in the transaction that is open on this connection. The jobs exist once the
-    /// transaction commits. If the store sends wakeups through the database, the commit also sends
-    /// the wakeups that [`JobWakeups::of_created`] returns. The clauses of
-    /// [`JobStore::enqueue`](super::JobStore::enqueue) hold. The conformance suite cannot begin a
-    /// driver's transaction, so each store tests these clauses itself.
+    /// Stores jobs in the transaction that is open on this connection.
+    ///
+    /// # Contract
+    /// - **[within.commit]** The jobs exist once the transaction commits, and no call outside of
+    ///   the transaction sees them before. If the store sends wakeups through the database, the
+    ///   commit also sends the wakeups that [`JobWakeups::of_created`] returns.
+    /// - **[within.rollback]** If the transaction is rolled back, nothing of the jobs remains: no
+    ///   row, key, lane, link or member of a batch.
+    /// - **[within.enqueue]** The clauses of [`JobStore::enqueue`](super::JobStore::enqueue) hold,
+    ///   as if the earlier calls of the transaction had committed. A store may refuse jobs that
+    ///   would change the holder of their unique key, as `Invalid`.
+    /// - **[within.refused]** After an `Invalid`, the transaction is as it was before the call, and
+    ///   can go on.
+    /// - **[within.driver]** A connection of another driver is refused as `Invalid`, and the error
+    ///   names `transaction`.
+    /// - **[within.apart]** Until the transaction ends, it holds up only calls on the lanes,
+    ///   parents and batches of the new jobs. A store with one writer at a time holds up all
+    ///   writes.
     ///
     /// This method is not an `async fn`, because the connections of some drivers cannot move to
     /// another thread. A store for such a driver does the work before the method returns, and the
     /// returned future only contains the result.
     ///
     /// # Errors
-    /// `Invalid`, naming `transaction`, if the connection belongs to another driver. The
-    /// transaction is then unchanged. The store documents all other errors.
+    /// `Invalid` as the contract says. The store documents all other errors.
     fn enqueue_on<'a>(
         &'a self,
         connection: AppConnection<'a>,

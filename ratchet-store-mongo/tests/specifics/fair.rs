@@ -88,27 +88,40 @@ pub(crate) async fn a_transaction_of_the_application_locks_no_level(space: Arc<S
     assert_eq!(claimed(&store).await, [inside.id()]);
 }
 
-/// A transaction of another program holds a job that sleeps.
-pub(crate) async fn a_locked_sleeper_stops_no_claim(space: Arc<Space>) {
+/// A transaction of another program holds some of the jobs that sleep.
+pub(crate) async fn locked_sleepers_keep_no_other_job_waiting(space: Arc<Space>) {
     let (client, store) = application(&space).await;
-    let mut inside = begin(&space, &client).await;
-    let asleep = of("a");
-    let these = std::slice::from_ref(&asleep);
-    store.enqueue_in(&mut inside, these).await.unwrap();
-    inside.commit_transaction().await.unwrap();
-    let mut session = begin(&space, &client).await;
     let jobs = client.database(space.database.name());
     let jobs = jobs.collection::<Document>(&space.name("jobs"));
-    let id = Binary {
-        subtype: BinarySubtype::Uuid,
-        bytes: asleep.id().as_bytes().to_vec(),
-    };
-    let write = jobs.update_one(doc! { "_id": id }, doc! { "$set": { "theirs": 1 } });
-    write.session(&mut session).await.unwrap();
-    let others = [enqueue(&store, job()).await, enqueue(&store, of("a")).await];
-    assert_eq!(claimed(&store).await, others);
-    session.commit_transaction().await.unwrap();
-    assert_eq!(claimed(&store).await, [asleep.id()]);
+    for range in [17..18, 20..26] {
+        let mut inside = begin(&space, &client).await;
+        let asleep: Vec<NewJob> = (0..40)
+            .map(|number| of(&format!("k{}", number % 8)))
+            .collect();
+        store.enqueue_in(&mut inside, &asleep).await.unwrap();
+        inside.commit_transaction().await.unwrap();
+        let mut session = begin(&space, &client).await;
+        let locked: Vec<JobId> = asleep[range].iter().map(NewJob::id).collect();
+        for id in &locked {
+            let id = Binary {
+                subtype: BinarySubtype::Uuid,
+                bytes: id.as_bytes().to_vec(),
+            };
+            let write = jobs.update_one(doc! { "_id": id }, doc! { "$set": { "theirs": 1 } });
+            write.session(&mut session).await.unwrap();
+        }
+        let others = [
+            enqueue(&store, job()).await,
+            enqueue(&store, of("k0")).await,
+        ];
+        let free = asleep.iter().map(NewJob::id).chain(others);
+        let free: HashSet<JobId> = free.filter(|id| !locked.contains(id)).collect();
+        let first: HashSet<JobId> = claimed(&store).await.into_iter().collect();
+        assert_eq!(first, free);
+        session.commit_transaction().await.unwrap();
+        let then: HashSet<JobId> = claimed(&store).await.into_iter().collect();
+        assert_eq!(then, locked.into_iter().collect());
+    }
 }
 
 fn number(row: &Document, field: &str) -> i64 {

@@ -47,7 +47,7 @@ const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
         a_server_that_is_not_there_is_unavailable a_closed_store_refuses
         a_database_of_the_application_works a_missing_right_is_misconfigured;
     fair: calls_at_once_give_no_key_the_same_turn a_transaction_of_the_application_locks_no_level
-        a_locked_sleeper_stops_no_claim calls_read_few_of_many_turns;
+        locked_sleepers_keep_no_other_job_waiting calls_read_few_of_many_turns;
     faults: a_lost_connection_is_repeated_and_leaves_one_job an_election_is_waited_for
         an_unheard_commit_is_committed_once a_claim_whose_answer_is_lost_is_not_made_again
         a_killed_operation_is_a_timeout a_killed_cursor_is_opened_again
@@ -90,7 +90,7 @@ const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
         jobs_of_a_route_that_does_not_exist_are_found;
     secured: the_rights_in_the_guide_are_enough a_missing_right_does_not_show_a_result
         a_user_that_was_dropped_and_created_again_is_let_in;
-    transactions: an_abort_leaves_nothing a_commit_brings_the_jobs
+    transactions:
         a_key_lost_to_others_is_contention jobs_need_a_transaction_that_was_begun
         a_lane_held_by_a_transaction_holds_up_no_other
         a_producer_that_stops_before_its_commit_holds_no_lane

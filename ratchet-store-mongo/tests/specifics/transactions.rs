@@ -44,37 +44,6 @@ async fn orders(space: &Space) -> u64 {
     orders.count_documents(doc! {}).await.unwrap()
 }
 
-pub(crate) async fn an_abort_leaves_nothing(space: Arc<Space>) {
-    let (client, store) = application(&space).await;
-    let mut session = begin(&space, &client).await;
-    let keyed = job().unique_key("u").idempotency_key("i").lane("l");
-    let jobs = [job(), keyed];
-    let enqueued = store.enqueue_in(&mut session, &jobs).await.unwrap();
-    assert_eq!(enqueued[1], Enqueued::Created(jobs[1].id()));
-    assert!(!exists(&store, jobs[0].id()).await, "before the end");
-    session.abort_transaction().await.unwrap();
-    assert_eq!(orders(&space).await, 1);
-    for collection in ["jobs", "keys", "lanes"] {
-        let rows = space.of_majority(collection);
-        let count = rows.count_documents(doc! {}).await.unwrap();
-        assert_eq!(count, 0, "{collection}");
-    }
-}
-
-pub(crate) async fn a_commit_brings_the_jobs(space: Arc<Space>) {
-    let (client, store) = application(&space).await;
-    let mut session = begin(&space, &client).await;
-    let jobs = [job(), job().unique_key("u").idempotency_key("i").lane("l")];
-    store.enqueue_in(&mut session, &jobs).await.unwrap();
-    store.enqueue_in(&mut session, &[]).await.unwrap();
-    session.commit_transaction().await.unwrap();
-    assert_eq!(orders(&space).await, 2);
-    assert_eq!(
-        store.claim_next_batch(&request_all()).await.unwrap().len(),
-        2
-    );
-}
-
 pub(crate) async fn a_key_lost_to_others_is_contention(space: Arc<Space>) {
     let (client, store) = application(&space).await;
     let mut session = begin(&space, &client).await;

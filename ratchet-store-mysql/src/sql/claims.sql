@@ -6,7 +6,11 @@
 -- [claim.paused] [claim.live] [claim.running] [claim.whole] [claim.version] $1 are the wanted
 -- routes, their queues and kinds, and how many candidates of each to look at (NULL: $4). $2 and $8
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
--- in the table is another one, nothing is claimed. $3 is the aging interval, $4 the number of candidates.
+-- in the table is another one, nothing is claimed. $3 is the aging interval, $4 the number of
+-- candidates.
+--
+-- $9 are those of the routes whose jobs have fair keys. If $10 and due jobs of these routes have no
+-- turn, claims nothing and returns true in the last column.
 --
 -- Claims share the first gate, which a pause locks alone (await_claims). The statement then reads
 -- the first entry of jobs_claim for each route and priority. Only the $4 first of these ranges, in
@@ -16,30 +20,75 @@
 -- as many rows as are wanted by their primary keys, and skips the rows that are locked. The
 -- condition is checked again on each locked row. No index is locked except the primary key, and
 -- under READ COMMITTED there are no gap locks.
+--
+-- [fair.turn] [fair.due] Of the routes in $9, reads the jobs with a turn in jobs_state, in the
+-- order of the turns. A merge of streams takes such a job when all before it have been taken, so
+-- its place is that of the last of them in claim order: due time and id as one text (standing).
+-- Variables keep it while the rows are read: MAX over a window reads all rows before each row on
+-- MariaDB. Jobs without a turn are found with one seek of jobs_state per route, in a SELECT,
+-- because SET would lock what it reads. Nothing of this is sent if $9 is empty.
 /* undivided */
 SET @now = {now}, @wanted = $1, @due = '', @looked = 0,
     @proven = COALESCE((SELECT last.id = $2 AND last.stamp = $8 FROM {schema}.routes AS last
                         ORDER BY last.id DESC LIMIT 1), $2 = 0);
 BEGIN;
 SELECT id INTO @gate FROM {schema}.gates WHERE id = 1 LOCK IN SHARE MODE;
+{some $9}
+SELECT $10 AND EXISTS (
+    SELECT 1 FROM {rows @wanted (route int, queue name, kind name)} AS wanted
+    WHERE wanted.route IN ($9)
+      AND wanted.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+      AND wanted.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
+      AND (SELECT job.turn_place FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+           WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
+             AND job.turn_level = -wanted.route
+           ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) <= @now
+) INTO @asleep;
+{end}
 SELECT GROUP_CONCAT(CONCAT(
            '(SELECT id, run_at, ', due.priority,
            CASE WHEN $3 > 0 THEN CONCAT(' + (', @now, ' - run_at) DIV ', $3) ELSE '' END,
-           ' AS effective FROM {schema}.jobs FORCE INDEX (jobs_claim) WHERE state = 0 AND route = ',
+           ' AS effective',{some $9}
+           CASE WHEN due.route IN ($9) THEN CONCAT(
+               ', last, nr FROM (
+                   SELECT id, CAST(LEFT(standing, 16) AS SIGNED) - 1000000000000000 AS run_at,
+                          UNHEX(SUBSTRING(standing, 17)) AS last, nr
+                   FROM (
+                       SELECT id, @nr', due.level, ' := @nr', due.level, ' + 1 AS nr,
+                              @top', due.level, ' := GREATEST(@top', due.level, ',
+                                  CONCAT(run_at + 1000000000000000, HEX(id))) AS standing
+                       FROM (SELECT @nr', due.level, ' := 0, @top', due.level, ' := '''') AS reset
+                       STRAIGHT_JOIN (
+                           SELECT id, run_at FROM {schema}.jobs FORCE INDEX (jobs_state)
+                           WHERE state = 0 AND finished_at IS NULL AND holder IS NULL
+                             AND turn_level = ', due.level, '
+                           ORDER BY turn_place, turn_key, id
+                           LIMIT ', LEAST($4, COALESCE(due.most, $4)), '
+                       ) AS next
+                   ) AS ordered
+               ) AS turned'
+           ) ELSE CONCAT(', id AS last, 0 AS nr',{end}
+           ' FROM {schema}.jobs FORCE INDEX (jobs_claim) WHERE state = 0 AND route = ',
            due.route, ' AND priority = ', due.priority, ' AND run_at <= ', @now,
-           ' ORDER BY run_at, id LIMIT ', LEAST($4, COALESCE(due.most, $4)), ')'
+           ' ORDER BY run_at, id LIMIT ', LEAST($4, COALESCE(due.most, $4)){some $9}) END{end}, ')'
        ) SEPARATOR ' UNION ALL ') INTO @ranges
 FROM (
-    SELECT head.route, head.priority, head.most
+    SELECT head.route, head.priority, head.most{some $9}, 8 * head.route + head.priority AS level{end}
     FROM (
-        SELECT wanted.route, wanted.most, level.priority,
+        SELECT wanted.route, wanted.most, level.priority,{some $9}
+               CASE WHEN wanted.route IN ($9) THEN
+               (SELECT CONCAT(job.run_at + 1000000000000000, HEX(job.id))
+                FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+                WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
+                  AND job.turn_level = 8 * wanted.route + level.priority
+                ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) ELSE{end}
                (SELECT CONCAT(job.run_at + 1000000000000000, HEX(job.id))
                 FROM {schema}.jobs AS job FORCE INDEX (jobs_claim)
                 WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
-                ORDER BY job.run_at, job.id LIMIT 1) AS first
+                ORDER BY job.run_at, job.id LIMIT 1){some $9} END{end} AS first
         FROM {rows @wanted (route int, queue name, kind name, most bigint)} AS wanted
         CROSS JOIN {levels} AS level
-        WHERE @proven AND COALESCE(wanted.most, 1) > 0
+        WHERE @proven AND COALESCE(wanted.most, 1) > 0{some $9} AND NOT @asleep{end}
           AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = $6 AND status <> 1)
           AND wanted.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
           AND wanted.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
@@ -53,9 +102,11 @@ FROM (
     LIMIT $4
 ) AS due;
 SET @search = CASE WHEN @ranges IS NULL THEN 'DO 0' ELSE CONCAT(
-    'SELECT GROUP_CONCAT(CONCAT(''"'', HEX(id), ''"'') ORDER BY effective DESC, run_at, id), COUNT(*)
-     INTO @due, @looked FROM (SELECT id, run_at, effective FROM (', @ranges, ') AS ranged
-     ORDER BY effective DESC, run_at, id LIMIT $4) AS candidate') END;
+    'SELECT GROUP_CONCAT(CONCAT(''"'', HEX(id), ''"'')
+                         ORDER BY effective DESC, run_at, {some $9}last, nr, {end}id), COUNT(*)
+     INTO @due, @looked
+     FROM (SELECT id, run_at, {some $9}last, nr, {end}effective FROM (', @ranges, ') AS ranged
+     ORDER BY effective DESC, run_at, {some $9}last, nr, {end}id LIMIT $4) AS candidate') END;
 PREPARE ratchet_search FROM @search;
 EXECUTE ratchet_search;
 DEALLOCATE PREPARE ratchet_search;
@@ -70,20 +121,122 @@ FROM (
     LIMIT $5
     FOR UPDATE SKIP LOCKED
 ) AS taken;
+{some $9}
+DELETE kept FROM {list @taken} AS taken
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
+{turn job};
+{end}
 UPDATE {list @taken} AS taken
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
 SET job.state = 3, job.claim_seq = job.claim_seq + 1, job.node = $6, job.claimed_at = @now,
-    job.last_report = NULL, job.cancel_requested = FALSE;
+    job.last_report = NULL, job.cancel_requested = FALSE{some $9}, job.turn = NULL{end};
 SELECT @proven, @looked, @now,
        job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
        CASE WHEN $7 THEN data.payload END, CASE WHEN $7 THEN notes.checkpoint END,
-       data.lane, data.payload_version, job.flags
+       data.lane, data.payload_version, job.flags, {some $9}@asleep OR {end}FALSE
 FROM (SELECT 1 AS one) AS one
 LEFT JOIN {list @taken} AS taken ON TRUE
 LEFT JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
 LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
 LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.id AND job.claim_seq > 1;
+COMMIT
+
+-- name: lock_routes
+-- Locks routes until the transaction ends: no other transaction gives turns to their jobs. The
+-- statements after it see the turns that were given before. [fair.turn] Primary key, locked in
+-- order.
+SELECT route FROM {schema}.fair_routes FORCE INDEX (PRIMARY) WHERE route IN ($1) ORDER BY route
+FOR UPDATE
+
+-- name: try_lock_routes
+-- Locks, as lock_routes does, those of these routes that are free and have due jobs without a turn,
+-- and returns them. So a claim never waits for an enqueue; that enqueue announces its jobs when it
+-- ends. [fair.due] Primary key, and one seek of jobs_state for each route.
+SELECT route.route FROM {schema}.fair_routes AS route FORCE INDEX (PRIMARY)
+WHERE route.route IN ($1)
+  AND (SELECT job.turn_place FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+       WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
+         AND job.turn_level = -route.route
+       ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) <= {now}
+ORDER BY route.route
+FOR UPDATE SKIP LOCKED
+
+-- name: find_turns
+-- Returns the time, and for each of these levels (route and priority) and keys the first turn of
+-- the level, and the last turn of the key with its cost. [fair.turn] [fair.bound] [fair.weight]
+-- [fair.idle] One seek of jobs_state for each level, and one of turns for each key.
+SET @now = {now}, @given = $1;
+SELECT @now, level.first,
+       (SELECT last.turn FROM {schema}.turns AS last FORCE INDEX (PRIMARY)
+        WHERE last.route = given.route AND last.priority = given.priority
+          AND last.fair_key = given.fair_key
+        ORDER BY last.turn DESC, last.job DESC LIMIT 1),
+       (SELECT last.fair_cost FROM {schema}.turns AS last FORCE INDEX (PRIMARY)
+        WHERE last.route = given.route AND last.priority = given.priority
+          AND last.fair_key = given.fair_key
+        ORDER BY last.turn DESC, last.job DESC LIMIT 1)
+FROM {rows @given (place place, route int, priority smallint, fair_key name)} AS given
+JOIN (
+    SELECT wanted.route, wanted.priority,
+           (SELECT job.turn FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+            WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
+              AND job.turn_level = 8 * wanted.route + wanted.priority
+            ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) AS first
+    FROM (SELECT DISTINCT pair.route, pair.priority
+          FROM {rows @given (route int, priority smallint)} AS pair) AS wanted
+    LIMIT 1000000
+) AS level ON level.route = given.route AND level.priority = given.priority
+ORDER BY given.place
+
+-- name: find_sleepers
+-- Returns the due jobs of these routes that have a fair key and no turn, the longest due first, at
+-- most $2, and locks them. Skips jobs that another transaction has locked, which cannot be claimed
+-- now. [fair.due] Reads a range of jobs_state for each route, in a query that it writes (see
+-- claim_jobs), and locks by the primary key.
+SET @now = {now}, @found = '';
+SELECT GROUP_CONCAT(CONCAT(
+           '(SELECT id, run_at FROM {schema}.jobs FORCE INDEX (jobs_state)
+             WHERE state = 0 AND finished_at IS NULL AND holder IS NULL AND turn_level = ', -route.id,
+           ' AND turn_place <= ', @now, ' ORDER BY turn_place, turn_key, id LIMIT $2)'
+       ) SEPARATOR ' UNION ALL ') INTO @ranges
+FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
+WHERE route.id IN ($1)
+  AND route.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
+  AND (SELECT job.turn_place FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+       WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
+         AND job.turn_level = -route.id
+       ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) <= @now;
+SET @search = CASE WHEN @ranges IS NULL THEN 'DO 0' ELSE CONCAT(
+    'SELECT GROUP_CONCAT(CONCAT(''"'', HEX(id), ''"'') ORDER BY run_at, id) INTO @found
+     FROM (SELECT id, run_at FROM (', @ranges, ') AS ranged
+     ORDER BY run_at, id LIMIT $2) AS sleeper') END;
+PREPARE ratchet_search FROM @search;
+EXECUTE ratchet_search;
+DEALLOCATE PREPARE ratchet_search;
+SET @found = CONCAT('[', @found, ']');
+SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost
+FROM {list @found} AS found
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(found.id)
+WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL AND job.run_at <= @now
+ORDER BY found.place
+FOR UPDATE SKIP LOCKED
+
+-- name: give_turns
+-- Gives these jobs, which this transaction has locked, their turns. [fair.due] Primary keys.
+SET @given = $1;
+BEGIN;
+UPDATE {rows @given (job id, turn bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+SET job.turn = given.turn
+WHERE job.state = 0;
+INSERT INTO {schema}.turns (route, priority, fair_key, turn, job, fair_cost)
+SELECT job.route, job.priority, job.fair_key, job.turn, job.id, job.fair_cost
+FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+WHERE job.turn IS NOT NULL
+ON DUPLICATE KEY UPDATE fair_cost = VALUES(fair_cost);
 COMMIT
 
 -- name: unclaim_jobs

@@ -33,10 +33,10 @@ COMMIT
 -- a key or stored an id, the whole statement fails and stores nothing. If $3, the largest of the
 -- jobs' routes, is missing or has another stamp than $4, stores nothing and returns 0 and false. A
 -- NULL time means now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race]
--- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] Locks the row of the
--- route: the snapshot of a transaction of the application may be older than the route. Keeps only
--- the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would lock the
--- gaps between them in a REPEATABLE READ transaction.
+-- [enqueue.atomic] [lane.head] [recurring.origin] [tag.set] [claim.version] [fair.turn] Locks the
+-- row of the route: the snapshot of a transaction of the application may be older than the route.
+-- Keeps only the new jobs in a separate query, which locks nothing: an INSERT that reads jobs would
+-- lock the gaps between them in a REPEATABLE READ transaction.
 SET @now = {now}, @given = $1, @tagged = $2, @proven = FALSE;
 BEGIN;
 SELECT TRUE INTO @proven FROM {schema}.routes WHERE id = $3 AND stamp = $4 LOCK IN SHARE MODE;
@@ -64,12 +64,21 @@ SELECT UNHEX(given.id), given.payload, given.retry, given.timeout, given.stall_t
 FROM {rows @given (id id, payload text, retry text, timeout bigint, stall_timeout bigint,
                    traceparent text, tracestate text, payload_version int, unique_key name,
                    idempotency_key name, lane name, recurring name, slot bigint)} AS given;
-INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at, fair_key,
+                           fair_cost, turn)
 SELECT UNHEX(given.id), given.state, given.route, given.priority, given.flags,
-       COALESCE(given.run_at, @now + given.delay), @now
+       COALESCE(given.run_at, @now + given.delay), @now, given.fair_key, given.fair_cost, given.turn
 FROM {rows @given (id id, route int, priority smallint, flags smallint, run_at bigint, delay bigint,
-                   state smallint)} AS given;
+                   state smallint, fair_key name, fair_cost int, turn bigint)} AS given;
 SET @stored = ROW_COUNT();
+{some $1 turn}
+INSERT INTO {schema}.turns (route, priority, fair_key, turn, job, fair_cost)
+SELECT given.route, given.priority, given.fair_key, given.turn, UNHEX(given.id), given.fair_cost
+FROM {rows @given (id id, route int, priority smallint, fair_key name, fair_cost int, turn bigint)}
+     AS given
+WHERE given.turn IS NOT NULL
+ON DUPLICATE KEY UPDATE fair_cost = VALUES(fair_cost);
+{end}
 COMMIT;
 SELECT @stored, @proven
 
@@ -120,7 +129,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
        notes.percent, notes.message, CASE WHEN $2 THEN notes.checkpoint END,
        CASE WHEN $2 THEN notes.result END, notes.last_error,
        data.lane, data.recurring, data.slot, NULL, data.payload_version, job.flags,
-       route.queue, route.kind, route.capability, route.permit, NULL, NULL
+       route.queue, route.kind, route.capability, route.permit, job.fair_key, job.fair_cost
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 LEFT JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
@@ -166,15 +175,19 @@ ORDER BY job.id
 FOR UPDATE
 
 -- name: change_state
--- Moves waiting jobs to other states. Jobs that end release their unique keys and no longer wait
--- for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). Must run in a
--- transaction that has locked the jobs. [act.respond] [cancel.waiting] [pause.job] [signal.late]
--- Primary keys.
+-- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and
+-- no longer wait for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). Must run
+-- in a transaction that has locked the jobs. [act.respond] [cancel.waiting] [pause.job]
+-- [signal.late] [fair.act] Primary keys.
 SET @now = {now}, @given = $1;
 BEGIN;
+DELETE kept FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+{turn job};
 UPDATE {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-SET job.state = given.state, job.finished_at = CASE WHEN given.state >= 4 THEN @now END;
+SET job.state = given.state, job.finished_at = CASE WHEN given.state >= 4 THEN @now END,
+    job.turn = NULL;
 UPDATE {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 STRAIGHT_JOIN {schema}.signals AS awaited FORCE INDEX (PRIMARY) ON awaited.job = job.id
@@ -211,14 +224,27 @@ WHERE job.state = 5;
 COMMIT
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL.
--- [reschedule.job] [lane.reschedule] Primary key of jobs.
-UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET run_at = COALESCE($2, {now} + $3)
-WHERE id IN ($1) AND state IN (0, 1, 2)
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL, without a turn.
+-- Must run in a transaction that has locked the jobs. [reschedule.job] [lane.reschedule] [fair.act]
+-- Primary keys.
+BEGIN;
+DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+{turn job}
+WHERE job.id IN ($1);
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET run_at = COALESCE($2, {now} + $3), turn = NULL
+WHERE id IN ($1) AND state IN (0, 1, 2);
+COMMIT
 
 -- name: set_priority
--- Changes the priority of unfinished jobs. [priority.job] Primary key of jobs.
-UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET priority = $2 WHERE id IN ($1) AND state < 4
+-- Changes the priority of unfinished jobs, which lose their turns. Must run in a transaction that
+-- has locked the jobs. [priority.job] [fair.act] Primary keys.
+BEGIN;
+DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+{turn job}
+WHERE job.id IN ($1);
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET priority = $2, turn = NULL
+WHERE id IN ($1) AND state < 4;
+COMMIT
 
 -- name: release_jobs
 -- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]
@@ -255,7 +281,7 @@ WHERE job.state = $1 AND job.state >= 4
       SELECT 1 FROM {schema}.links AS link
       STRAIGHT_JOIN {schema}.jobs AS child FORCE INDEX (PRIMARY) ON child.id = link.child
       WHERE link.parent = job.id AND link.kind = 0 AND child.state < 4))
-ORDER BY job.finished_at, job.holder, job.id
+ORDER BY job.finished_at, job.holder, job.turn_level, job.turn_place, job.turn_key, job.id
 LIMIT $5
 FOR UPDATE SKIP LOCKED
 
@@ -302,9 +328,9 @@ ORDER BY job.id
 FOR UPDATE
 
 -- name: replace_payloads
--- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
--- progress. Must run in a transaction that has locked the jobs. [keys.replace] [keys.debounce]
--- Primary keys.
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints, their
+-- progress and their turns. Must run in a transaction that has locked the jobs. [keys.replace]
+-- [keys.debounce] Primary keys.
 SET @given = $1;
 BEGIN;
 UPDATE {rows @given (job id, payload text, payload_version int)} AS given
@@ -313,9 +339,12 @@ SET data.payload = given.payload, data.payload_version = given.payload_version;
 UPDATE {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job)
 SET notes.percent = NULL, notes.message = NULL, notes.checkpoint = NULL;
+DELETE kept FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+{turn job};
 UPDATE {rows @given (job id, run_at bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-SET job.run_at = given.run_at;
+SET job.run_at = given.run_at, job.turn = NULL;
 COMMIT
 
 -- name: release_keys

@@ -78,16 +78,22 @@ SELECT @count
 -- Stores a new route, when its first job is enqueued. Fails with a duplicate key if another session
 -- stored the route or used its id at the same time. A session can create the next id only when the
 -- largest id is committed and visible to it. The stamp is calculated without floating-point
--- numbers: the server would store those with 17 digits, and larger ones as 10^17.
-INSERT INTO {schema}.routes (id, queue, kind, capability, permit, stamp)
+-- numbers: the server would store those with 17 digits, and larger ones as 10^17. $5 is whether the
+-- jobs have fair keys; then also adds the row that is locked to give turns. Otherwise reports that
+-- it changed nothing, after which the caller looks for the route once more.
+BEGIN;
+INSERT INTO {schema}.routes (id, queue, kind, capability, permit, stamp, fair)
 SELECT COALESCE(MAX(id), 0) + 1, $1, $2, $3, $4,
-       CAST(CONV(LEFT(MD5(CONCAT(UUID(), RAND())), 15), 16, 10) AS SIGNED)
-FROM {schema}.routes
+       CAST(CONV(LEFT(MD5(CONCAT(UUID(), RAND())), 15), 16, 10) AS SIGNED), $5
+FROM {schema}.routes;
+INSERT IGNORE INTO {schema}.fair_routes (route)
+SELECT added.id FROM (SELECT MAX(id) AS id FROM {schema}.routes) AS added WHERE $5;
+COMMIT
 
 -- name: load_routes
 -- Returns the last route that the cache has read and the routes after it, with their stamps.
 -- Primary key of routes.
-SELECT id, stamp, queue, kind, capability, permit FROM {schema}.routes WHERE id >= $1 ORDER BY id
+SELECT id, stamp, queue, kind, capability, permit, fair FROM {schema}.routes WHERE id >= $1 ORDER BY id
 
 -- name: find_routes
 -- Returns the ids of the routes of a queue ($1; empty: any) and a kind ($2; empty: any).

@@ -275,7 +275,7 @@ impl TestClock for Database {
 impl Residue for Database {
     async fn rows_of_jobs(&self) -> Result<u64, BoxError> {
         let mut rows = 0;
-        for table in ratchet_sql::JOB_TABLES {
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["turns"]) {
             let count = format!("SELECT COUNT(*) FROM {{database}}.ratchet_{table}");
             rows += self.number(&count).await?;
         }
@@ -310,7 +310,7 @@ impl Vandal for Database {
     }
 
     async fn lose_routes(&self) -> Result<(), BoxError> {
-        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes"]) {
+        for table in ratchet_sql::JOB_TABLES.iter().chain(&["lanes", "turns"]) {
             self.execute(&format!("DELETE FROM {{database}}.ratchet_{table}"))
                 .await?;
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
+use ratchet_conformance::kit::{assert_kind, enqueue, job, request_all};
 use ratchet_core::model::{Detail, Fenced, LinkState, Outcome, Settlement};
 use ratchet_core::store::{Checked, JobStore, WorkflowStore};
 use ratchet_core::{
@@ -56,23 +56,6 @@ async fn commit(mut application: MySqlConnection) {
 
 fn after(parent: JobId) -> NewJob {
     job().after(parent, Condition::Succeeded)
-}
-
-pub(crate) async fn an_end_waits_for_the_enqueue_of_a_child_and_sees_it(database: Arc<Database>) {
-    let store = open(&database).await;
-    let parent = enqueue(&store, job()).await;
-    let token = claim(&store).await[0];
-    let mut application = MySqlConnection::connect(&database.url).await.unwrap();
-    let mut tx = application.begin().await.unwrap();
-    let child = after(parent);
-    let one = std::slice::from_ref(&child);
-    store.enqueue_in(&mut tx, one).await.unwrap();
-    let ending = succeed(&store, token);
-    database.until_calls_wait(1).await;
-    assert_eq!(state(&store, parent).await, JobState::Running);
-    tx.commit().await.unwrap();
-    assert_eq!(ending.await.unwrap(), [Fenced::Applied]);
-    assert_eq!(state(&store, child.id()).await, JobState::Pending);
 }
 
 pub(crate) async fn an_enqueue_waits_for_the_end_of_a_parent_and_sees_it(database: Arc<Database>) {
@@ -191,48 +174,22 @@ pub(crate) async fn a_claim_taken_back_meanwhile_leaves_no_child_waiting(databas
     assert_eq!(state(&store, child.id()).await, JobState::Pending);
 }
 
-pub(crate) async fn a_rollback_leaves_no_links(database: Arc<Database>) {
-    let store = open(&database).await;
-    let parent = enqueue(&store, job()).await;
-    let batch = BatchId::new();
-    store.create_batch(batch).await.unwrap();
-    let linked = || {
-        let both = after(parent).after_batch(batch, BatchCondition::Ended);
-        both.wait_for("s", Duration::from_secs(60))
-    };
-    let jobs = [linked(), job().in_batch(batch)];
+pub(crate) async fn an_end_that_is_held_for_long_is_a_timeout(database: Arc<Database>) {
+    let short = database.builder().deadline(Duration::from_secs(4));
+    let store = short.connect().await.unwrap();
+    let (held, free) = (enqueue(&store, job()).await, enqueue(&store, job()).await);
+    let tokens = claim(&store).await;
     let mut application = MySqlConnection::connect(&database.url).await.unwrap();
     let mut tx = application.begin().await.unwrap();
-    store.enqueue_in(&mut tx, &jobs).await.unwrap();
+    let one = [after(held)];
+    store.enqueue_in(&mut tx, &one).await.unwrap();
+    let end = |token| Settlement::new(token, Outcome::Succeeded { result: None });
+    let ends: Vec<_> = tokens.into_iter().map(end).collect();
+    let error = store.settle(&ends).await.unwrap_err();
+    assert_kind(&error, StoreErrorKind::Timeout);
+    assert_eq!(state(&store, held).await, JobState::Running);
+    assert_eq!(state(&store, free).await, JobState::Succeeded);
     tx.rollback().await.unwrap();
-    for table in ["links", "signals", "batch_jobs"] {
-        let count = format!("SELECT count(*) FROM {{database}}.ratchet_{table}");
-        assert_eq!(database.number(&count).await.unwrap(), 0, "{table}");
-    }
-    assert_eq!(
-        store.batches(&[batch]).await.unwrap()[0]
-            .as_ref()
-            .unwrap()
-            .total,
-        0
-    );
-    // A rejected enqueue leaves the transaction unchanged.
-    let mut tx = application.begin().await.unwrap();
-    store.enqueue_in(&mut tx, &jobs).await.unwrap();
-    let bad = [job().in_batch(batch), after(JobId::new())];
-    let refused = store.enqueue_in(&mut tx, &bad).await.unwrap_err();
-    assert_eq!(refused.invalid_input().unwrap().field(), "parent");
-    tx.commit().await.unwrap();
-    assert!(exists(&store, jobs[0].id()).await && !exists(&store, bad[0].id()).await);
-    assert_eq!(
-        store.batches(&[batch]).await.unwrap()[0]
-            .as_ref()
-            .unwrap()
-            .total,
-        1
-    );
-    // Without a transaction, the enqueue could not be atomic.
-    let alone = [linked()];
-    let refused = store.enqueue_in(&mut application, &alone);
-    assert_kind(&refused.await.unwrap_err(), StoreErrorKind::Misconfigured);
+    let answers = store.settle(&ends).await.unwrap();
+    assert_eq!(answers, [Fenced::Applied, Fenced::Applied]);
 }

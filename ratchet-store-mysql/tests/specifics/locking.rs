@@ -24,7 +24,7 @@ async fn run(other: &mut MySqlConnection, database: &Database, sql: &str) {
 }
 
 /// Makes every update of a job wait for a lock of the server, which the returned session holds.
-async fn stopped_updates(database: &Database) -> MySqlConnection {
+pub(crate) async fn stopped_updates(database: &Database) -> MySqlConnection {
     let stop = format!(
         "CREATE TRIGGER {{database}}.stop BEFORE UPDATE ON {{database}}.ratchet_jobs FOR EACH ROW
          SET @stopped = GET_LOCK('stop {0}', 60), @stopped = RELEASE_LOCK('stop {0}')",
@@ -37,13 +37,13 @@ async fn stopped_updates(database: &Database) -> MySqlConnection {
     holder
 }
 
-async fn let_go_on(mut holder: MySqlConnection, database: &Database) {
+pub(crate) async fn let_go_on(mut holder: MySqlConnection, database: &Database) {
     let release = format!("DO RELEASE_LOCK('stop {}')", database.name);
     run(&mut holder, database, &release).await;
 }
 
 /// Returns once a session has stopped in an update, with the number of rows that it has locked.
-async fn rows_locked(database: &Database) -> i64 {
+pub(crate) async fn rows_locked(database: &Database) -> i64 {
     loop {
         if let [stopped] = &database.transactions("state = 'User lock'").await[..] {
             return stopped.rows_locked;
@@ -143,7 +143,7 @@ pub(crate) async fn a_claim_skips_what_others_have_locked_or_changed(database: A
 }
 
 /// A store on a pool of one connection, on which the test reads how many rows the store has read.
-async fn counted(database: &Database) -> (Checked<MysqlStore>, MySqlPool) {
+pub(crate) async fn counted(database: &Database) -> (Checked<MysqlStore>, MySqlPool) {
     let pool = MySqlPoolOptions::new()
         .max_connections(1)
         .connect(&database.url)
@@ -157,7 +157,7 @@ async fn counted(database: &Database) -> (Checked<MysqlStore>, MySqlPool) {
 }
 
 /// Returns how many rows and entries of indexes the connection of the pool has read.
-async fn rows_read(pool: &MySqlPool) -> i64 {
+pub(crate) async fn rows_read(pool: &MySqlPool) -> i64 {
     let status = sqlx::raw_sql("SHOW SESSION STATUS LIKE 'Handler_read%'");
     let rows = status.fetch_all(pool).await.unwrap();
     let number = |row: &sqlx::mysql::MySqlRow| row.get::<String, _>(1).parse::<i64>().unwrap();

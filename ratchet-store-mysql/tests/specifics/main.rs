@@ -4,7 +4,7 @@
 
 mod connections;
 mod diagnostics;
-mod held;
+mod fair;
 mod kit;
 mod lanes;
 mod links;
@@ -32,18 +32,18 @@ const TESTS: &[(&str, DatabaseTest<Database>)] = database_tests! {
         unknown_users_and_databases_are_misconfigured;
     diagnostics: indexes_that_are_missing_are_found settings_that_risk_jobs_are_found
         a_session_that_holds_old_rows_is_seen;
-    held: a_held_job_keeps_no_other_from_ending an_end_that_is_held_for_long_is_a_timeout
-        a_held_job_keeps_no_other_from_being_reported
-        a_held_job_keeps_no_other_from_being_taken_back
-        a_held_job_keeps_no_permit_from_the_next;
+    fair: calls_at_once_give_no_key_the_same_turn a_transaction_of_the_application_locks_no_turns
+        a_claim_waits_for_no_turns a_claim_locks_only_routes_in_which_jobs_sleep
+        a_locked_sleeper_stops_no_claim
+        a_turn_is_kept_as_long_as_its_job_has_it calls_read_few_of_many_turns;
     kit: stored_jobs_are_run_for_a_test;
-    lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
-        a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
-    links: an_end_waits_for_the_enqueue_of_a_child_and_sees_it
+    lanes: an_enqueue_sees_the_end_it_waited_for;
+    links:
         an_enqueue_waits_for_the_end_of_a_parent_and_sees_it
         the_second_of_two_parents_sees_what_the_first_decided
         the_last_two_of_a_batch_are_counted_one_after_the_other
-        a_claim_taken_back_meanwhile_leaves_no_child_waiting a_rollback_leaves_no_links;
+        a_claim_taken_back_meanwhile_leaves_no_child_waiting
+        an_end_that_is_held_for_long_is_a_timeout;
     locking: a_claim_locks_only_the_rows_it_returns a_pause_waits_for_the_claims_in_progress
         a_claim_skips_what_others_have_locked_or_changed
         the_depth_of_a_queue_leaves_out_later_jobs
@@ -59,7 +59,7 @@ const TESTS: &[(&str, DatabaseTest<Database>)] = database_tests! {
         time_zones_change_no_time;
     snapshots: the_end_of_a_parent_is_seen a_unique_key_that_was_released_is_free
         a_taken_key_keeps_no_job_from_ending a_route_that_is_newer_works;
-    transactions: a_rollback_leaves_no_rows a_commit_brings_them
+    transactions:
         keys_lost_to_others_leave_the_transaction_usable jobs_need_a_transaction
         the_holder_of_a_key_changes_with_the_transaction
         a_holder_that_was_claimed_after_the_snapshot_runs

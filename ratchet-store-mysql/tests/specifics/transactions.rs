@@ -10,7 +10,6 @@ use ratchet_core::store::{JobStore, Store, WorkflowStore};
 use ratchet_core::{
     BatchId, Condition, JobAction, JobState, NewJob, OnConflict, Ratchet, StoreErrorKind,
 };
-use ratchet_sql::JOB_TABLES;
 use ratchet_store_mysql::MysqlStore;
 use sqlx::mysql::{MySqlConnection, MySqlPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, Row};
@@ -24,38 +23,6 @@ async fn application(database: &Database) -> MySqlConnection {
 
 async fn run(connection: &mut MySqlConnection, sql: &'static str) {
     sqlx::raw_sql(sql).execute(connection).await.unwrap();
-}
-
-pub(crate) async fn a_rollback_leaves_no_rows(database: Arc<Database>) {
-    let store = open(&database).await;
-    let mut application = application(&database).await;
-    let mut tx = application.begin().await.unwrap();
-    let jobs = [job(), job().unique_key("u").idempotency_key("i")];
-    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
-    tx.rollback().await.unwrap();
-    for job in enqueued {
-        assert!(!exists(&store, job.id()).await);
-    }
-    for table in JOB_TABLES.iter().chain(&["idempotency_keys"]) {
-        let count = format!("SELECT COUNT(*) FROM {{database}}.ratchet_{table}");
-        assert_eq!(database.number(&count).await.unwrap(), 0, "{table}");
-    }
-}
-
-pub(crate) async fn a_commit_brings_them(database: Arc<Database>) {
-    let store = open(&database).await;
-    let mut application = application(&database).await;
-    let mut tx = application.begin().await.unwrap();
-    let text = "it's \\ \"x\" 🦀";
-    let jobs = [job().lane(text), job().tag(text), job().unique_key(text)];
-    let enqueued = store.enqueue_in(&mut tx, &jobs).await.unwrap();
-    assert!(!exists(&store, enqueued[0].id()).await);
-    tx.commit().await.unwrap();
-    for job in &enqueued {
-        assert!(exists(&store, job.id()).await);
-    }
-    let claimed = store.claim_next_batch(&request_all()).await.unwrap();
-    assert_eq!(claimed[0].claim.lane.as_ref().unwrap().as_str(), text);
 }
 
 /// Returns a new job with the unique key `u` that changes the holder of the key.

@@ -18,10 +18,12 @@
 -- row is skipped, and the caller sees that the batch is short. state + 0 keeps the planner from
 -- reading all of jobs_claim where it can look a row up by its place.
 --
--- [fair.turn] [fair.due] Of the routes in $12, reads one range of jobs_turn per priority, in the
--- order of the turns. A merge of streams takes such a job when all before it have been taken, so
--- its place (standing) is that of the last of them in claim order: due time and id as one text.
--- Jobs without a turn are found with one seek of jobs_asleep per route.
+-- [fair.turn] [fair.due] Of the routes in $12, reads one range of jobs_turn per priority, in the order
+-- of the turns (nr). A merge takes a job only after all jobs before it in its range. To sort in the
+-- same way, each of these jobs has the due time and the id of the last in claim order of the jobs up
+-- to itself. This is its rank, one text, because the server has no maximum of two columns: the due
+-- time plus an offset, which has 16 digits even if the due time is damaged, and the id. Jobs without
+-- a turn are found with one seek of jobs_asleep per route.
 --
 -- Of one queue in a shared route, reads one range of jobs_queue per priority. Of all its queues,
 -- reads jobs_claim, and skips the jobs of paused and excluded queues.
@@ -80,14 +82,15 @@ candidate AS MATERIALIZED (
          ORDER BY job.run_at, job.id
          LIMIT $7)
         UNION ALL
-        SELECT turned.place, left(turned.standing, 16)::bigint - 1000000000000000,
-               substr(turned.standing, 17)::uuid, turned.nr
+        SELECT turned.place, left(turned.rank, 16)::bigint - 5000000000000000,
+               substr(turned.rank, 17)::uuid, turned.nr
         FROM (
             SELECT next.place, row_number() OVER turns AS nr,
-                   max((next.run_at + 1000000000000000 || next.id::text) COLLATE "C") OVER turns
-                   AS standing
+                   max((next.run_at + 5000000000000000 || next.id::text) COLLATE "C") OVER turns
+                   AS rank
             FROM (
-                SELECT job.ctid AS place, job.run_at, job.id, job.turn, job.fair_key
+                SELECT job.ctid AS place, job.id, job.turn, job.fair_key,
+                       least(greatest(job.run_at, -4000000000000000), 4000000000000000) AS run_at
                 FROM {schema}.jobs AS job
                 WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
                   AND job.priority = level.priority AND wanted.route = ANY($12::integer[])
@@ -145,10 +148,21 @@ LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
 SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: try_lock_routes
--- Locks those of these routes that are free, as lock_routes does, and returns them. So a claim
--- never waits for an enqueue; that enqueue announces its jobs when it ends. [fair.due] Primary key.
-SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id
-FOR NO KEY UPDATE SKIP LOCKED
+-- Locks those of these routes that are free and have due jobs without a turn, as lock_routes does,
+-- and returns them. So a claim never waits for an enqueue, which announces its jobs when it ends, and
+-- keeps no enqueue waiting in other routes. [fair.due] Primary key, and one seek of jobs_asleep per
+-- route: OFFSET 0 keeps the planner from joining all jobs.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+SELECT route.id
+FROM {schema}.routes AS route
+WHERE route.id = ANY($1::integer[])
+  AND EXISTS (
+      SELECT FROM {schema}.jobs AS job
+      WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
+        AND job.route = route.id AND job.run_at <= (SELECT now FROM clock)
+      OFFSET 0)
+ORDER BY route.id
+FOR NO KEY UPDATE OF route SKIP LOCKED
 
 -- name: find_turns
 -- Returns the time, and for each of these levels ($1 and $2: route and priority) and keys ($3) the
@@ -197,7 +211,8 @@ ORDER BY sleeper.run_at, sleeper.id
 LIMIT $2
 
 -- name: give_turns
--- Gives these jobs, which this transaction has locked, their turns. [fair.due] Primary key.
+-- Gives these jobs, which this transaction has locked or stored, their turns. [fair.turn] [fair.due]
+-- Primary key.
 UPDATE {schema}.jobs AS job SET turn = given.turn
 FROM unnest($1::uuid[], $2::bigint[]) AS given (job, turn)
 WHERE job.id = given.job AND job.state + 0 = 0

@@ -186,9 +186,9 @@ ORDER BY job.id
 FOR NO KEY UPDATE OF job
 
 -- name: change_state
--- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and
--- no longer wait for signals (flags: 1 has a key, 8 waits for other jobs or for a signal).
--- [act.respond] [cancel.waiting] [pause.job] [signal.late] [fair.act] Primary keys.
+-- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and no
+-- longer wait for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). [act.respond]
+-- [cancel.waiting] [pause.job] [signal.late] [fair.act] Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 moved AS (
     UPDATE {schema}.jobs AS job
@@ -229,18 +229,20 @@ fresh AS (
 UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.job = fresh.id
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL, without a turn.
--- [reschedule.job] [lane.reschedule] [fair.act] Primary key of jobs.
-WITH clock AS MATERIALIZED (SELECT {now} AS now)
-UPDATE {schema}.jobs AS job SET run_at = coalesce($2::bigint, clock.now + $3::bigint),
-                               turn = NULL
-FROM clock
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL. Jobs that were
+-- due at another time lose their turns. [reschedule.job] [lane.reschedule] [fair.act] Primary key of
+-- jobs.
+WITH due AS MATERIALIZED (SELECT coalesce($2::bigint, {now} + $3::bigint) AS run_at)
+UPDATE {schema}.jobs AS job
+SET run_at = due.run_at, turn = CASE WHEN job.run_at = due.run_at THEN job.turn END
+FROM due
 WHERE job.id = ANY($1::uuid[]) AND job.state + 0 IN (0, 1, 2)
 
 -- name: set_priority
--- Changes the priority of unfinished jobs, which lose their turns. [priority.job] [fair.act]
--- Primary key of jobs.
-UPDATE {schema}.jobs SET priority = $2, turn = NULL WHERE id = ANY($1::uuid[]) AND state + 0 < 4
+-- Sets the priority of unfinished jobs. Jobs that had another priority lose their turns.
+-- [priority.job] [fair.act] Primary key of jobs.
+UPDATE {schema}.jobs SET priority = $2, turn = CASE WHEN priority = $2 THEN turn END
+WHERE id = ANY($1::uuid[]) AND state + 0 < 4
 
 -- name: release_jobs
 -- Makes blocked jobs claimable that no longer wait for anything. [link.release] [signal.deliver]
@@ -333,10 +335,10 @@ FOR NO KEY UPDATE OF job
 
 -- name: replace_payloads
 -- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
--- progress; the jobs have no turn afterwards. Must run in a transaction that has locked the jobs.
--- Writes the rows of jobs even if their due times stay the same: a claim that has read them before
--- then skips them, so that it does not return an old payload. [keys.replace] [keys.debounce]
--- Primary keys.
+-- progress. Jobs that were due at another time lose their turns. Must run in a transaction that has
+-- locked the jobs. Writes the rows of jobs even if nothing in them changes, because that moves them
+-- to another place (ctid): a claim that has read the old place then skips them, so that it does not
+-- return an old payload. [keys.replace] [keys.debounce] [fair.act] Primary keys.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[])
     AS given (job, payload, payload_version, run_at)
@@ -350,7 +352,9 @@ cleared AS (
     UPDATE {schema}.job_notes AS notes SET percent = NULL, message = NULL, checkpoint = NULL
     FROM given WHERE notes.job = given.job
 )
-UPDATE {schema}.jobs AS job SET run_at = given.run_at, turn = NULL FROM given
+UPDATE {schema}.jobs AS job
+SET run_at = given.run_at, turn = CASE WHEN job.run_at = given.run_at THEN job.turn END
+FROM given
 WHERE job.id = given.job
 
 -- name: release_keys

@@ -5,7 +5,7 @@
 mod archive;
 mod connections;
 mod diagnostics;
-mod held;
+mod fair;
 mod interleavings;
 mod kit;
 mod lanes;
@@ -45,10 +45,8 @@ const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
         unknown_roles_and_databases_are_misconfigured;
     diagnostics: indexes_that_are_missing_or_not_valid_are_found
         a_table_without_autovacuum_is_found a_session_that_holds_a_snapshot_is_seen;
-    held: a_held_job_keeps_no_other_from_ending an_end_that_is_held_for_long_is_a_timeout
-        a_held_job_keeps_no_other_from_being_reported
-        a_held_job_keeps_no_other_from_being_taken_back
-        a_held_job_keeps_no_permit_from_the_next;
+    fair: an_enqueue_that_waits_for_a_key_keeps_no_other_waiting
+        damaged_jobs_of_a_key_stop_no_claim a_claim_locks_only_routes_in_which_jobs_sleep;
     interleavings: a_claim_passes_over_what_has_changed_since_it_looked
         a_cancel_waits_for_a_requeue_and_ends_what_it_brought_back
         an_enqueue_waits_for_a_requeue_and_finds_its_key_taken
@@ -56,13 +54,13 @@ const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
         a_renewal_and_a_takeover_that_meet_at_the_expiry_agree
         a_leader_whose_bodies_hold_every_connection_keeps_its_term;
     kit: stored_jobs_are_run_for_a_test;
-    lanes: a_lane_held_by_a_transaction_holds_up_no_other an_enqueue_sees_the_end_it_waited_for
-        a_rollback_leaves_no_lane jobs_with_lanes_need_a_transaction;
-    links: an_end_waits_for_the_enqueue_of_a_child_and_sees_it
+    lanes: an_enqueue_sees_the_end_it_waited_for;
+    links:
         an_enqueue_waits_for_the_end_of_a_parent_and_sees_it
         the_second_of_two_parents_sees_what_the_first_decided
         the_last_two_of_a_batch_are_counted_one_after_the_other
-        a_claim_taken_back_meanwhile_leaves_no_child_waiting a_rollback_leaves_no_links;
+        a_claim_taken_back_meanwhile_leaves_no_child_waiting
+        an_end_that_is_held_for_long_is_a_timeout;
     network: a_leader_that_vanishes_in_mid_write_holds_its_lock_up_for_a_moment
         an_action_whose_commit_is_not_heard_of_is_not_done_again
         a_connection_that_falls_silent_while_it_opens_is_replaced
@@ -115,7 +113,7 @@ const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
         a_role_that_cannot_see_its_own_session_is_refused;
     standby: a_standby_can_be_read_and_says_so;
     transactions: a_rollback_leaves_neither_rows_nor_wakeups a_commit_brings_both
-        keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_need_a_transaction
+        keys_lost_to_others_leave_the_transaction_usable jobs_with_keys_lanes_or_links_need_a_transaction
         the_holder_of_a_key_changes_with_the_transaction
         a_closed_store_refuses_and_connects_no_more
         closing_again_is_silent without_wakeups_no_node_is_woken

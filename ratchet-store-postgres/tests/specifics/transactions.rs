@@ -9,7 +9,8 @@ use ratchet_core::cluster::{JobWakeups, Wakeup, WakeupStream};
 use ratchet_core::model::{ClaimedJob, Detail, Enqueued};
 use ratchet_core::store::{AppTransaction, Checked, JobStore, Store, TransactionStore};
 use ratchet_core::{
-    Job, JobContext, JobResult, JobState, NewJob, OnConflict, Ratchet, StoreErrorKind, Wakes,
+    Condition, Job, JobContext, JobResult, JobState, NewJob, OnConflict, Ratchet, StoreErrorKind,
+    Wakes,
 };
 use ratchet_sql::JOB_TABLES;
 use ratchet_store_postgres::PostgresStore;
@@ -185,12 +186,15 @@ pub(crate) async fn the_holder_of_a_key_changes_with_the_transaction(schema: Arc
     assert_eq!(new.state, JobState::Blocked);
 }
 
-pub(crate) async fn jobs_with_keys_need_a_transaction(schema: Arc<Schema>) {
+pub(crate) async fn jobs_with_keys_lanes_or_links_need_a_transaction(schema: Arc<Schema>) {
     let store = open(&schema).await;
     let mut application = application(&schema).await;
-    let keyed = [job().unique_key("u")];
-    let refused = store.enqueue_in(&mut application, &keyed).await;
-    assert_kind(&refused.unwrap_err(), StoreErrorKind::Misconfigured);
+    let parent = enqueue(&store, job()).await;
+    let linked = job().after(parent, Condition::Ended);
+    for job in [job().unique_key("u"), job().lane("l"), linked] {
+        let refused = store.enqueue_in(&mut application, &[job]).await;
+        assert_kind(&refused.unwrap_err(), StoreErrorKind::Misconfigured);
+    }
     let refused = store.enqueue_in(&mut application, &[job().queue("")]).await;
     assert_kind(&refused.unwrap_err(), StoreErrorKind::Invalid);
 }

@@ -117,14 +117,17 @@ LEFT JOIN ratchet_jobs AS last ON last.id = (
 
 -- name: find_sleepers
 -- Returns the due jobs with a fair key, but without a turn, of these routes (?1, a JSON array), the
--- longest due first, at most ?3. [fair.due] [claim.paused] Reads a range of ratchet_jobs_asleep for
--- each route.
+-- longest due first, at most ?3. [fair.due] [claim.paused] Reads the first ?3 jobs of each route from
+-- ratchet_jobs_asleep, in its order, so that the cost does not depend on how many jobs sleep.
 SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost
 FROM json_each(?1) AS wanted
 CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
-CROSS JOIN ratchet_jobs AS job INDEXED BY ratchet_jobs_asleep
-    ON job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL AND job.route = route.id
-   AND job.run_at <= ?2
+CROSS JOIN ratchet_jobs AS job ON job.id IN (
+    SELECT sleeper.id FROM ratchet_jobs AS sleeper INDEXED BY ratchet_jobs_asleep
+    WHERE sleeper.state = 0 AND sleeper.turn IS NULL AND sleeper.fair_key IS NOT NULL
+      AND sleeper.route = route.id AND sleeper.run_at <= ?2
+    ORDER BY sleeper.run_at, sleeper.id
+    LIMIT ?3)
 WHERE route.fair AND route.queue NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
   AND route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
 ORDER BY job.run_at, job.id

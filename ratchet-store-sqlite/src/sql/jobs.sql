@@ -154,14 +154,16 @@ UPDATE ratchet_jobs SET state = ?3, run_at = ?2, attempts = 0, crash_count = 0, 
 WHERE id = ?1 AND state = 5
 
 -- name: reschedule_job
--- Makes a waiting job due at another time, without a turn. [reschedule.job] [lane.reschedule]
--- [fair.act] Uses the primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET run_at = ?2, turn = NULL WHERE id = ?1 AND state IN (0, 1, 2)
+-- Makes a waiting job due at a time. A job that was due at another time loses its turn.
+-- [reschedule.job] [lane.reschedule] [keys.debounce] [fair.act] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET run_at = ?2, turn = CASE WHEN run_at = ?2 THEN turn END
+WHERE id = ?1 AND state IN (0, 1, 2)
 
 -- name: set_priority
--- Changes the priority of an unfinished job, which loses its turn. [priority.job] [fair.act] Uses
--- the primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET priority = ?2, turn = NULL WHERE id = ?1 AND state < 4
+-- Sets the priority of an unfinished job. A job that had another priority loses its turn.
+-- [priority.job] [fair.act] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET priority = ?2, turn = CASE WHEN priority = ?2 THEN turn END
+WHERE id = ?1 AND state < 4
 
 -- name: release_job
 -- Makes a blocked job claimable; for a job that waits for nothing any more. [link.release]

@@ -4,6 +4,7 @@
 mod archive;
 mod claims;
 mod diagnostics;
+mod fair;
 mod files;
 mod groups;
 mod leadership;

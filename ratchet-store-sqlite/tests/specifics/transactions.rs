@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use ratchet_conformance::kit::{assert_kind, enqueue, exists, job, request_all};
-use ratchet_core::model::{Detail, Enqueued, JobSelector};
-use ratchet_core::store::{AppConnection, AppTransaction, JobStore, WorkflowStore};
+use ratchet_core::model::{Detail, Enqueued};
+use ratchet_core::store::{AppConnection, AppTransaction, JobStore};
 use ratchet_core::{
-    BatchId, Condition, InvalidInput, JobAction, JobState, MemoryStore, NewJob, OnConflict,
-    Priority, Ratchet, StoreErrorKind,
+    InvalidInput, JobState, MemoryStore, NewJob, OnConflict, Priority, Ratchet, StoreErrorKind,
 };
 use rusqlite::TransactionBehavior;
 
@@ -78,19 +77,6 @@ async fn an_error_takes_back_the_call_and_leaves_the_transaction_usable() {
 }
 
 #[tokio::test]
-async fn keys_are_seen_across_the_transaction_and_the_store() {
-    let db = TempDatabase::new();
-    let store = db.open().await;
-    let first = enqueue(&store, job().unique_key("u")).await;
-    let mut database = db.sql();
-    let tx = database.transaction().unwrap();
-    let enqueued = store
-        .enqueue_in_blocking(&tx, &[job().unique_key("u")])
-        .unwrap();
-    assert_eq!(enqueued, [Enqueued::Duplicate(first)]);
-}
-
-#[tokio::test]
 async fn the_holder_of_a_key_changes_with_the_transaction() {
     let db = TempDatabase::new();
     let store = db.open().await;
@@ -133,43 +119,6 @@ async fn another_database_and_bad_input_are_refused() {
         .enqueue_in_blocking(&tx, &[NewJob::new("", &1)])
         .unwrap_err();
     assert_kind(&error, StoreErrorKind::Invalid);
-}
-
-#[tokio::test]
-async fn links_come_and_go_with_the_transaction() {
-    let db = TempDatabase::new();
-    let store = db.open().await;
-    let parent = enqueue(&store, job()).await;
-    let selector = JobSelector::Ids(vec![parent]);
-    store.act(&selector, JobAction::Cancel).await.unwrap();
-    let batch = BatchId::new();
-    store.create_batch(batch).await.unwrap();
-    let jobs = [
-        job().after(parent, Condition::Ended).in_batch(batch),
-        job().after(parent, Condition::Succeeded).in_batch(batch),
-    ];
-    let total = async || {
-        let batch = store.batches(&[batch]).await.unwrap().remove(0).unwrap();
-        (batch.total, batch.cancelled)
-    };
-    let mut database = db.sql();
-    let tx = database.transaction().unwrap();
-    store.enqueue_in_blocking(&tx, &jobs).unwrap();
-    tx.rollback().unwrap();
-    assert_eq!(total().await, (0, 0));
-    let tx = database.transaction().unwrap();
-    store.enqueue_in_blocking(&tx, &jobs).unwrap();
-    let bad = [job().in_batch(batch), job().in_batch(BatchId::new())];
-    let error = store.enqueue_in_blocking(&tx, &bad).unwrap_err();
-    assert_eq!(error.invalid_input().unwrap().field(), "batch");
-    tx.commit().unwrap();
-    // The links to the ended parent were decided in the same transaction.
-    assert_eq!(total().await, (2, 1));
-    let ids = jobs.map(|job| job.id());
-    let found = store.get(&ids, Detail::Whole).await.unwrap();
-    let states: Vec<JobState> = found.into_iter().flatten().map(|job| job.state).collect();
-    assert_eq!(states, [JobState::Pending, JobState::Cancelled]);
-    assert!(!exists(&store, bad[0].id()).await);
 }
 
 /// A transaction that belongs to another type of store.
