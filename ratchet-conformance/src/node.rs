@@ -529,6 +529,11 @@ impl TestNode {
         ok(self.signals().expire(1_000).await)
     }
 
+    /// Cancels up to `limit` waiting jobs that have expired, and returns their ids.
+    pub(crate) async fn expire_jobs(&self, limit: usize) -> Vec<JobId> {
+        ok(self.jobs().expire_jobs(limit).await)
+    }
+
     /// Returns the states of these jobs, in the same order. Fails the case if a job is not stored.
     pub(crate) async fn states<const N: usize>(&self, jobs: [JobId; N]) -> [JobState; N] {
         let found = self.get_all(&jobs).await;

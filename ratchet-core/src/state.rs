@@ -47,7 +47,8 @@ pub enum JobState {
     Succeeded = 4,
     /// The job failed for good and is a dead letter. Terminal until an operator requeues it.
     Failed = 5,
-    /// The job was cancelled, by request or because one of its links became unmet. Terminal.
+    /// The job was cancelled: by request, because one of its links became unmet, or because it
+    /// expired. Terminal.
     Cancelled = 6,
 }
 
@@ -85,6 +86,12 @@ impl JobState {
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// Returns whether a job in this state waits: it has not ended, and no node has claimed it.
+    #[must_use]
+    pub const fn is_waiting(self) -> bool {
+        matches!(self, Self::Pending | Self::Blocked | Self::Paused)
     }
 
     /// Returns `to` if a job may change from this state to the state `to`.
@@ -171,7 +178,7 @@ pub enum JobAction {
     /// Cancels the job. A waiting job ends at once. A running job is asked to stop.
     Cancel,
     /// Makes a dead letter pending again: the job is due now, its attempts and crashes are zero,
-    /// and its error is cleared.
+    /// and its error and its expiry are cleared.
     ///
     /// A job in a lane goes to the end of the lane, with a new sequence number, because the lane
     /// continued without the job when it failed. If the lane has other unfinished jobs, the

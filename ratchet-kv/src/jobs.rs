@@ -149,6 +149,13 @@ impl<E: Engine> JobStore for KvStore<E> {
         call.commit().await?;
         Ok(Guarded::Done(old.len() as u64))
     }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        let mut call = self.write("expire_jobs").await?;
+        let expired = call.expire_jobs(limit).await?;
+        call.commit().await?;
+        Ok(expired)
+    }
 }
 
 /// Returns the range of keys that a page of a list scans, and the order of the scan. If the filter
@@ -329,6 +336,33 @@ impl<T: Transaction> Call<T> {
             }
         }
         Ok(reclaimed)
+    }
+
+    /// Cancels up to `limit` waiting jobs that have expired. Returns them in order of id.
+    async fn expire_jobs(&mut self, limit: usize) -> Result<Vec<JobId>> {
+        let now = self.now;
+        let expiries = Key::new(Table::Expiry);
+        let overdue = expiries.clone().before(expiries.number(now).end());
+        let entries = self.range(overdue, Order::Ascending, limit).await?;
+        let mut expired = Vec::new();
+        for id in entries.iter().filter_map(|(key, _)| keys::job_of(key)) {
+            let Some(found) = self.find(id).await? else {
+                self.set_aside(id).await?;
+                continue;
+            };
+            // The job was found by its expiry in the index. The expiry in a damaged job may be
+            // unreadable, so such a job counts as overdue.
+            if found.problem.is_some() || found.job.is_overdue(now) {
+                let expire = |job: &mut StoredJob, problem: Option<&InvalidInput>| match problem {
+                    Some(problem) => job.fail_damaged(problem, now),
+                    None => job.expire(now),
+                };
+                self.change_found(found, expire).await?;
+                expired.push(id);
+            }
+        }
+        expired.sort_unstable();
+        Ok(expired)
     }
 
     async fn act(&mut self, found: Found, action: JobAction) -> Result<ActionOutcome> {

@@ -81,6 +81,8 @@ pub(crate) enum Table {
     State = 42,
     /// Time, name: the idempotency keys with a lifetime, by the time at which they are free again.
     KeyExpiry = 43,
+    /// Time, job: the waiting jobs that expire.
+    Expiry = 44,
 }
 
 /// A key, or the beginning of one.
@@ -335,6 +337,9 @@ pub(crate) fn entries(stored: &StoredJob) -> BTreeSet<Vec<u8>> {
     }
     if let Some(deadline) = stored.signal_deadline() {
         keys.push(Key::new(Table::Deadline).number(deadline));
+    }
+    if let Some(expiry) = stored.expiry() {
+        keys.push(Key::new(Table::Expiry).number(expiry));
     }
     for tag in &spec.tags {
         keys.push(Key::new(Table::Tag).name(tag.as_str()));

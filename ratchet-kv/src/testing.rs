@@ -13,7 +13,7 @@ use crate::keys::{Key, Table};
 use crate::store::KvStore;
 
 /// The tables in which each row belongs to one job.
-const OF_JOBS: [Table; 17] = [
+const OF_JOBS: [Table; 18] = [
     Table::Job,
     Table::History,
     Table::KeyTurn,
@@ -29,6 +29,7 @@ const OF_JOBS: [Table; 17] = [
     Table::Child,
     Table::Signal,
     Table::Deadline,
+    Table::Expiry,
     Table::Tag,
     Table::State,
 ];

@@ -30,6 +30,8 @@ struct Changes {
     /// Jobs whose due time or priority the action changes.
     given: Vec<Uuid>,
     deleted: Vec<Uuid>,
+    /// Requeued or deleted jobs that may have an expiry.
+    without_expiry: Vec<Uuid>,
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -117,6 +119,7 @@ impl<D: Dialect> SqlStore<D> {
             .iter()
             .filter(|(_, flags)| flags.has_any(JobFlags::LANE));
         let of_lanes: Vec<Uuid> = of_lanes.map(|(id, _)| *id).collect();
+        self.drop_expiries(lease, &changes.without_expiry).await?;
         self.write_changes(lease, changes, action).await?;
         self.leave_lanes(lease, places, &of_lanes).await?;
         self.follow_ends(lease, &ended).await?;
@@ -270,6 +273,8 @@ fn respond(
     let Some(target) = targets.get_mut(&id) else {
         return ActionOutcome::NotFound;
     };
+    let expires = target.flags.has_any(JobFlags::EXPIRES);
+    let expiring = expires.then_some(id.as_uuid());
     match target.state.respond(action) {
         Response::Refuse => ActionOutcome::Refused(target.state),
         Response::RequestCancel => {
@@ -282,6 +287,7 @@ fn respond(
         }
         Response::Remove => {
             changes.deleted.push(id.as_uuid());
+            changes.without_expiry.extend(expiring);
             targets.remove(&id);
             ActionOutcome::Deleted
         }
@@ -292,6 +298,7 @@ fn respond(
             if action == JobAction::Requeue {
                 to = enter(id);
                 changes.requeued.push((id.as_uuid(), to));
+                changes.without_expiry.extend(expiring);
             } else {
                 changes.moved.insert(id, to);
             }

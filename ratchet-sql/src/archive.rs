@@ -64,6 +64,8 @@ struct Documents {
     queues: Vec<String>,
     kinds: Vec<String>,
     documents: Vec<String>,
+    /// The jobs that have an expiry.
+    expiring: Vec<Uuid>,
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -106,6 +108,7 @@ impl<D: Dialect> SqlStore<D> {
             let history = histories.remove(id).unwrap_or_default();
             found.documents.push(ArchivedJob::encode(&job, &history)?);
             found.ids.push(id.as_uuid());
+            (found.expiring).extend(job.expires_at.map(|_| id.as_uuid()));
             found.states.push(job.state.code().into());
             found.finished_at.push(*finished_at);
             found.queues.push(job.spec.route.queue.to_string());
@@ -127,6 +130,7 @@ impl<D: Dialect> SqlStore<D> {
                 .rows(self.sql().delete_jobs.query().bind(some))
                 .await?;
         }
+        self.drop_expiries(lease, &found.expiring).await?;
         Ok(count)
     }
 

@@ -42,6 +42,8 @@ struct Round {
     unreadable: Vec<(Option<Route>, Settlement)>,
     /// Number of claims that the round undid because no permit was left.
     refused: usize,
+    /// The claimed jobs that may have an expiry.
+    expiring: Vec<Uuid>,
     /// Whether the number of free permits limited the number of candidates.
     bounded: bool,
     /// The routes for jobs with a fair key, if due jobs of them have no turn. Then the round
@@ -170,9 +172,10 @@ impl<D: Dialect> SqlStore<D> {
             self.leave_used_up_out(&mut lease, &mut chosen).await?;
         }
         if !chosen.needs_permits() {
-            return self
-                .take(&mut lease, look, &chosen, &Budget::default())
-                .await;
+            let unlimited = Budget::default();
+            let mut round = self.take(&mut lease, look, &chosen, &unlimited).await?;
+            self.begin(&mut lease, &mut round).await?;
+            return Ok(round);
         }
         lease.begin().await?;
         let taken = self.take_permitted(&mut lease, look, chosen).await;
@@ -211,7 +214,18 @@ impl<D: Dialect> SqlStore<D> {
             self.unclaim(lease, &refused).await?;
         }
         round.refused = refused.len();
+        self.begin(lease, &mut round).await?;
         Ok(round)
+    }
+
+    /// Records that the claimed jobs have begun, unless they have expired.
+    async fn begin(&self, lease: &mut D::Lease, round: &mut Round) -> Result<()> {
+        if round.expiring.is_empty() {
+            return Ok(());
+        }
+        let (claimed, expiring) = (&mut round.claimed, &round.expiring);
+        self.begin_expiring(lease, claimed, expiring, round.now)
+            .await
     }
 
     /// Claims due jobs with one statement.
@@ -273,6 +287,7 @@ impl<D: Dialect> SqlStore<D> {
             claimed: Vec::with_capacity(rows.len()),
             unreadable: Vec::new(),
             refused: 0,
+            expiring: Vec::new(),
             bounded: false,
             asleep: Vec::new(),
         };
@@ -297,7 +312,12 @@ impl<D: Dialect> SqlStore<D> {
             let route = row.try_get(5).ok();
             let route = route.and_then(|route| chosen.get(route, queue));
             match decode(row, token, route.clone(), look.request.payloads) {
-                Ok(job) => round.claimed.push(job),
+                Ok(job) => {
+                    if row.try_get::<JobFlags>(20)?.has_any(JobFlags::EXPIRES) {
+                        round.expiring.push(id);
+                    }
+                    round.claimed.push(job);
+                }
                 Err(error) => {
                     tracing::warn!(job = %token.job, %error, "claimed a job that cannot be read; it will fail");
                     let failed = Settlement::unreadable(token, &error);

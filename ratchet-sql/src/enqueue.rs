@@ -20,11 +20,11 @@ use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
     /// Stores the jobs of one call with one statement. If a job has a key, another statement first
-    /// looks up the keys of the jobs. If a job has a lane, links, a batch or a signal, all
+    /// looks up the keys of the jobs. If a job has a lane, links, a batch, a signal or an expiry, all
     /// statements run in one transaction.
     ///
-    /// Jobs without keys, lanes, links, batches, signals and recurring definitions are assumed to
-    /// be new. However, a job may already be stored, if this call repeats an earlier call whose
+    /// Jobs without keys, lanes, links, batches, signals, expiries and recurring definitions are
+    /// assumed to be new. However, a job may already be stored, if this call repeats an earlier call whose
     /// response was lost. If some jobs of the call have tags, the insert statement skips stored
     /// jobs. Without tags, it fails because of a stored job, and all jobs are then stored in the
     /// same way as jobs with keys.
@@ -70,7 +70,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 
     /// Stores the jobs of one call that are not stored yet. Must run in a transaction if any of the
-    /// jobs has a lane, links, a batch or a signal, or may change the holder of its unique key.
+    /// jobs has a lane, links, a batch, a signal or an expiry, or may change the holder of its
+    /// unique key.
     ///
     /// Must also run in a transaction with [`Turns::Given`].
     ///
@@ -140,13 +141,15 @@ impl<D: Dialect> SqlStore<D> {
                 ));
             }
         }
+        self.add_expiries(on, new.iter().map(|place| &jobs[*place]))
+            .await?;
         self.leave_lanes(on, places, &[]).await?;
         self.link(on, linked).await?;
         self.wake_own(on, &asleep).await?;
         Ok(plan.answers)
     }
 
-    /// Stores jobs that have no keys, lanes, links, batches and signals. Runs one statement, which
+    /// Stores jobs that have no keys, lanes, links, batches, signals and expiries. Runs one statement, which
     /// skips the jobs that are already stored.
     ///
     /// # Errors
@@ -257,8 +260,8 @@ impl<D: Dialect> SqlStore<D> {
     }
 }
 
-/// Returns whether any of these jobs has a key, a lane, links, a batch or a signal. Such a job
-/// needs more than one insert statement.
+/// Returns whether any of these jobs has a key, a lane, links, a batch, a signal or an expiry. Such
+/// a job needs more than one insert statement.
 pub(crate) fn need_more_than_an_insert(jobs: &[NewJob]) -> bool {
     let needs_more = |job: &NewJob| job.spec().has_keys() || needs_transaction(job);
     jobs.iter().any(needs_more)
@@ -347,7 +350,7 @@ impl<'a> Insert<'a> {
         let mut insert = Self::default();
         for (job, place) in jobs {
             let (spec, route) = (job.spec(), place.id);
-            let flags = JobFlags::of(spec).bits();
+            let flags = JobFlags::of_new(job).bits();
             let state = if spec.waits() {
                 JobState::Blocked
             } else {

@@ -43,7 +43,8 @@ impl<D: Dialect> SqlStore<D> {
             // A job whose kind cannot be read stays as it is.
             if let Ok(Some(kind)) = row::name(&row, 2, "kind") {
                 let (run_at, created_at) = (row.try_get(3)?, row.try_get(4)?);
-                taken.holder(KeyHolder::new(job, state, kind, run_at, created_at));
+                let holder = KeyHolder::new(job, state, kind, run_at, created_at);
+                taken.holder(holder.expiry(row::seq(&row, 6)?, row.try_get(7)?));
             }
         }
         if found < jobs.len() {
@@ -62,6 +63,7 @@ impl<D: Dialect> SqlStore<D> {
         let sql = self.sql();
         let mut replaced = (vec![], vec![], vec![], vec![]);
         let (mut giving_up, mut cancelled) = (Vec::new(), Vec::new());
+        let (mut had_expiry, mut expiring) = (Vec::new(), Vec::new());
         for change in changes {
             let job = change.job().as_uuid();
             match change {
@@ -69,8 +71,12 @@ impl<D: Dialect> SqlStore<D> {
                     payload,
                     payload_version,
                     run_at,
+                    expires_at,
+                    had_expiry: had,
                     ..
                 } => {
+                    had_expiry.extend(had.then_some(job));
+                    expiring.extend(expires_at.map(|at| (job, at)));
                     replaced.0.push(job);
                     replaced.1.push(payload.as_str());
                     replaced.2.push(payload_version_to_stored(*payload_version));
@@ -90,6 +96,7 @@ impl<D: Dialect> SqlStore<D> {
                 ("run_at", &replaced.3),
             ]))
             .await?;
+            self.replace_expiries(on, &had_expiry, &expiring).await?;
         }
         if !giving_up.is_empty() {
             on.execute(sql.release_keys.query().bind(&giving_up))

@@ -77,4 +77,9 @@ impl<D: Dialect> JobStore for SqlStore<D> {
         // A repeat after a lost reply would delete further jobs, and would count only these.
         self.call_once("purge", || self.purge_jobs(request)).await
     }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        self.call_once("expire_jobs", || self.cancel_expired(limit))
+            .await
+    }
 }

@@ -16,6 +16,7 @@ mod connector;
 mod diagnostics;
 mod dialect;
 mod enqueue;
+mod expiry;
 mod failure;
 mod fair;
 mod files;
@@ -76,7 +77,7 @@ pub use within::Savepoint;
 /// Tables in which each row belongs to one job. The tables of idempotency keys and archived jobs
 /// are not listed, because their rows remain when a job is deleted.
 #[doc(hidden)]
-pub const JOB_TABLES: [&str; 10] = [
+pub const JOB_TABLES: [&str; 11] = [
     "jobs",
     "job_data",
     "job_notes",
@@ -87,4 +88,5 @@ pub const JOB_TABLES: [&str; 10] = [
     "links",
     "batch_jobs",
     "signals",
+    "expiries",
 ];

@@ -20,6 +20,8 @@ pub(crate) struct OldJobs<'a> {
     /// Finish time (in milliseconds since 1970) and id of the last job that was read.
     behind: (i64, Uuid),
     is_over: bool,
+    /// The jobs that were read and may have an expiry.
+    expiring: Vec<Uuid>,
 }
 
 impl<'a> OldJobs<'a> {
@@ -28,6 +30,7 @@ impl<'a> OldJobs<'a> {
             request,
             behind: (i64::MIN, Uuid::nil()),
             is_over: false,
+            expiring: Vec::new(),
         }
     }
 
@@ -81,8 +84,21 @@ impl<D: Dialect> SqlStore<D> {
                 let delete = self.sql().delete_jobs.query().bind(some);
                 done += lease.rows(delete).await?.len();
             }
+            self.forget_expiries(lease, &mut old, &ids).await?;
         }
         Ok(done as u64)
+    }
+
+    /// Deletes the expiries of deleted jobs. The jobs must have been read from `old`.
+    pub(crate) async fn forget_expiries(
+        &self,
+        lease: &mut D::Lease,
+        old: &mut OldJobs<'_>,
+        deleted: &[Uuid],
+    ) -> Result<()> {
+        let mut expiring = std::mem::take(&mut old.expiring);
+        expiring.retain(|job| deleted.contains(job));
+        self.drop_expiries(lease, &expiring).await
     }
 
     /// Deletes up to `limit` idempotency keys that are free again, except those that another
@@ -116,8 +132,12 @@ impl<D: Dialect> SqlStore<D> {
         for row in lease.rows(lock).await? {
             let (id, finished_at) = (row::job_id(&row, 0)?, row.try_get::<i64>(1)?);
             old.behind = (finished_at, id.as_uuid());
-            if row.try_get::<JobFlags>(2)?.has_any(JobFlags::CHILDREN) {
+            let flags: JobFlags = row.try_get(2)?;
+            if flags.has_any(JobFlags::CHILDREN) {
                 parents.push(id.as_uuid());
+            }
+            if flags.has_any(JobFlags::EXPIRES) {
+                old.expiring.push(id.as_uuid());
             }
             jobs.push((id, finished_at));
         }

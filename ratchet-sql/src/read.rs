@@ -6,7 +6,7 @@ use ratchet_core::model::{
     Among, Attempt, Detail, JobFilter, JobFlags, JobInput, JobOrder, JobRecord, PageRequest,
     StateCounts,
 };
-use ratchet_core::time::to_millis;
+use ratchet_core::time::{from_millis, to_millis};
 use ratchet_core::{ClaimToken, JobId, JobState, Json, Name};
 use uuid::Uuid;
 
@@ -41,7 +41,7 @@ impl<D: Dialect> SqlStore<D> {
         let rows = on.rows(get).await?;
         let mut tagged = Vec::new();
         let mut jobs = HashMap::with_capacity(rows.len());
-        let mut linked = Vec::new();
+        let (mut linked, mut expiring) = (Vec::new(), Vec::new());
         for row in &rows {
             let id = row::job_id(row, 0)?;
             match row::job_record(row) {
@@ -53,6 +53,9 @@ impl<D: Dialect> SqlStore<D> {
                     if flags.has_any(JobFlags::TAGS) {
                         tagged.push(id.as_uuid());
                     }
+                    if flags.has_any(JobFlags::EXPIRES) {
+                        expiring.push(id.as_uuid());
+                    }
                     jobs.insert(id, job);
                 }
                 Err(error) => tracing::warn!(job = %id, %error, "a stored job cannot be read"),
@@ -61,6 +64,11 @@ impl<D: Dialect> SqlStore<D> {
         if let (Some(find), false) = (self.sql().own.tags_of(), tagged.is_empty()) {
             for row in on.rows(find.query().bind(&tagged)).await? {
                 show_tag(&row, &mut jobs)?;
+            }
+        }
+        for (id, expires_at) in self.expiries_of(on, &expiring).await? {
+            if let Some(job) = jobs.get_mut(&id) {
+                job.expires_at = Some(from_millis(expires_at));
             }
         }
         if !linked.is_empty() {

@@ -80,7 +80,7 @@ impl MongoStore {
     }
 
     /// Applies the action to all of these jobs in the transaction `tx`, or to none of them.
-    async fn act_together(
+    pub(crate) async fn act_together(
         &self,
         tx: &mut Tx<'_>,
         ids: &[JobId],

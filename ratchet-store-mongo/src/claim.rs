@@ -18,9 +18,9 @@ use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
 use ratchet_core::model::{
-    Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, PauseInfo, Pauses, Settlement,
+    Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, PauseInfo, Pauses, Settlement, is_expired,
 };
-use ratchet_core::time::{self, from_millis};
+use ratchet_core::time::{self, from_millis, to_millis};
 use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
@@ -369,7 +369,7 @@ impl MongoStore {
             }
         }
         round.had = jobs.len();
-        let mut undone = Vec::new();
+        let (mut undone, mut begun) = (Vec::new(), Vec::new());
         for row in jobs {
             let token = match row::token(row) {
                 Ok(token) => token,
@@ -392,7 +392,13 @@ impl MongoStore {
                 round.wordy.push(token.job);
             }
             match decode(row, token, route, request.payloads) {
-                Ok(job) => round.claimed.push(job),
+                Ok(job) => {
+                    let expires = row::optional_int(row, "expires_at").is_ok_and(|at| at.is_some());
+                    if expires && job.claim.expires_at.is_none() {
+                        begun.push(token.job);
+                    }
+                    round.claimed.push(job);
+                }
                 Err(error) => {
                     tracing::warn!(job = %token.job, %error, "failed a job that cannot be read");
                     let failed = Settlement::unreadable(token, &error);
@@ -403,6 +409,7 @@ impl MongoStore {
         if !undone.is_empty() {
             self.untake(&undone, call).await?;
         }
+        self.begin_expiring(&begun, call).await?;
         Ok(())
     }
 
@@ -454,6 +461,9 @@ fn decode(
     claim.lane = row::name(row, "lane")?;
     claim.awaited = is_tied(row);
     claim.trace = row::trace(row)?;
+    let expiry = row::optional_int(row, "expires_at")?;
+    let expiry = expiry.filter(|at| is_expired(*at, to_millis(token.claimed_at)));
+    claim.expires_at = expiry.map(from_millis);
     let input = payloads.then(|| JobInput {
         payload: row::json(row, "payload").unwrap_or_else(|| Json::from_stored("null")),
         checkpoint: row::json(row, "checkpoint"),

@@ -30,7 +30,8 @@ impl MongoStore {
         if let [job] = jobs
             && job.spec().idempotency_key.is_none()
             && job.spec().fair_key.is_none()
-            && !job.needs_transaction()
+            && !job.changes_holder()
+            && !job.spec().needs_transaction()
         {
             return Ok(vec![self.enqueue_one(job).await?]);
         }
@@ -363,6 +364,9 @@ fn document(
     let key = spec.due_fair_key(state, run_at, now);
     if let Some(turn) = key.and_then(|key| levels.give(route.id, spec.priority, key)) {
         row.append(cstr!("turn"), turn);
+    }
+    if let Some(expires_at) = job.resolve_expiry(now) {
+        row.append(cstr!("expires_at"), expires_at);
     }
     if let Some((place, lane)) = place {
         row.append(cstr!("lane_key"), lane);

@@ -27,7 +27,10 @@ impl MongoStore {
             return Ok(());
         }
         let these = doc! { "_id": { "$in": ids(jobs) }, "live_key": { "$exists": true } };
-        let only = doc! { "state": 1, "route": 1, "queue": 1, "run_at": 1, "created_at": 1 };
+        let only = doc! {
+            "state": 1, "route": 1, "queue": 1, "run_at": 1, "created_at": 1, "claim_seq": 1,
+            "expires_at": 1,
+        };
         let found = on.find(&self.main().jobs, these, row::fields(only)).await?;
         if found.len() < jobs.len() {
             return Err(changed());
@@ -41,7 +44,9 @@ impl MongoStore {
                 let state = JobState::from_code(row::int(row, "state")?)?;
                 let (run_at, created_at) = (row::int(row, "run_at")?, row::int(row, "created_at")?);
                 let job = row::job_id(row, "_id")?;
-                taken.holder(KeyHolder::new(job, state, route.kind, run_at, created_at));
+                let holder = KeyHolder::new(job, state, route.kind, run_at, created_at);
+                let expires_at = row::optional_int(row, "expires_at")?;
+                taken.holder(holder.expiry(row::count(row, "claim_seq")?, expires_at));
             }
         }
         Ok(())
@@ -83,6 +88,7 @@ fn statement(change: &HolderChange) -> (Document, Document, Vec<&'static str>) {
             payload,
             payload_version,
             run_at,
+            expires_at,
             ..
         } => {
             let waiting = [JobState::Pending, JobState::Blocked, JobState::Paused];
@@ -94,6 +100,10 @@ fn statement(change: &HolderChange) -> (Document, Document, Vec<&'static str>) {
             match payload_version_to_stored(*payload_version) {
                 Some(version) => drop(set.insert("payload_version", version)),
                 None => unset.push("payload_version"),
+            }
+            match expires_at {
+                Some(expires_at) => drop(set.insert("expires_at", *expires_at)),
+                None => unset.push("expires_at"),
             }
             (filter, set, unset)
         }

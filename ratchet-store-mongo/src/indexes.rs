@@ -6,6 +6,7 @@ use ratchet_core::model::LinkState;
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use crate::error::{Failure, Result};
+use crate::expiry;
 
 /// The definition of an index.
 pub(crate) struct Index {
@@ -233,6 +234,9 @@ fn job_indexes() -> Vec<Index> {
             .of(doc! { "signal.key": { "$exists": true } }),
         // Jobs that wait for a signal, by its deadline.
         index("deadline", doc! { "signal.deadline": 1, "_id": 1 }).of(doc! { "signal.state": 0 }),
+        // Waiting jobs that expire, the earliest first.
+        index(expiry::INDEX, doc! { "expires_at": 1, "_id": 1 })
+            .of(doc! { "state": expiry::waiting(), "expires_at": { "$exists": true } }),
     ]
 }
 

@@ -76,4 +76,9 @@ impl JobStore for MongoStore {
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         self.pass("purge", request, Fate::Deleted).await
     }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        self.call_once("expire_jobs", || self.cancel_expired(limit))
+            .await
+    }
 }

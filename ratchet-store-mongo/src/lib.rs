@@ -80,6 +80,7 @@ mod diagnostics;
 mod ends;
 mod enqueue;
 mod error;
+mod expiry;
 mod fair;
 mod guard;
 mod holders;

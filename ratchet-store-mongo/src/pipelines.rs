@@ -251,7 +251,7 @@ pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
 }
 
 /// Returns a filter for the jobs that the call `call` has claimed and that still run.
-fn taken(chosen: &[JobId], call: ObjectId) -> Document {
+pub(crate) fn taken(chosen: &[JobId], call: ObjectId) -> Document {
     doc! {
         "_id": { "$in": ids(chosen) },
         "claim": call,
@@ -539,7 +539,7 @@ pub(crate) fn requeued(to: JobState, lane: Option<(&str, i64)>, now: Now) -> Vec
     }
     vec![
         doc! { "$set": set },
-        doc! { "$unset": ["finished_at", "last_error"] },
+        doc! { "$unset": ["finished_at", "last_error", "expires_at"] },
     ]
 }
 

@@ -314,6 +314,7 @@ pub(crate) fn job_record(row: &RawDocument, route: Route) -> Read<JobRecord> {
     let shown = signals::show(row, &mut job);
     salvage.keep(shown, ());
     job.finished_at = optional_time("finished_at")?;
+    job.expires_at = optional_time("expires_at")?;
     job.attempts = salvage.keep(count(row, "attempts"), 0);
     job.crash_count = salvage.keep(count(row, "crash_count"), 0);
     job.claim_seq = count(row, "claim_seq")?;

@@ -32,7 +32,7 @@ CREATE TABLE {schema}.fair_routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 has a unique key, 2 has a timeout or a stall timeout, 4 has a lane, 8 waits for other
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
--- permit. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
+-- permit, 256 may have an expiry. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
 -- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
 -- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no
 -- turn.
@@ -337,6 +337,17 @@ CREATE TABLE {schema}.signals (
     INDEX signals_key (`key`, state, job),
     INDEX signals_deadline (state, deadline, job),
     CHECK (state BETWEEN 0 AND 2)
+) {table};
+
+-- When jobs expire that have not begun; only jobs with an expiry have a row, and 256 in jobs.flags.
+-- The server has no partial indexes, so an index of the jobs would have an entry for every job.
+-- closed: a pass has found the job, so no other pass looks at the row again.
+CREATE TABLE {schema}.expiries (
+    job        BINARY(16) NOT NULL,
+    expires_at BIGINT NOT NULL,
+    closed     BOOLEAN NOT NULL DEFAULT FALSE,
+    PRIMARY KEY (job),
+    INDEX expiries_open (closed, expires_at, job)
 ) {table};
 
 -- Archived finished jobs, each as one document; the other columns serve to find it. Only the

@@ -27,7 +27,7 @@ CREATE TABLE {schema}.routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 has a unique key, 2 has a timeout or a stall timeout, 4 has a lane, 8 waits for other
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
--- permit. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
+-- permit, 256 may have an expiry. claimed_at, last_report, node and cancel_requested belong to the current claim if the job
 -- is running, and otherwise remain from the last one. ran_for_us belongs to the claim that
 -- succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if the job has no turn.
 -- queue is NULL unless the job has a shared route.
@@ -264,6 +264,14 @@ CREATE TABLE {schema}.signals (
     payload      text
 );
 
+-- When jobs expire that have not begun; only jobs with an expiry have a row, and 256 in jobs.flags.
+-- closed: a pass has found the job, so no other pass looks at the row again.
+CREATE TABLE {schema}.expiries (
+    job        uuid NOT NULL,
+    expires_at bigint NOT NULL,
+    closed     boolean NOT NULL DEFAULT false
+);
+
 -- Archived finished jobs, each as one document; the other columns serve to find it. Only the
 -- archive's own statements read or write this table.
 CREATE TABLE {schema}.archive (
@@ -343,6 +351,10 @@ INSERT INTO {schema}.signals (job, timeout, deadline, key)
 SELECT '00000000-0000-0000-0000-000000000000', 0, 0, repeat(' ', 600)
 FROM generate_series(1, 128);
 DELETE FROM {schema}.signals;
+ALTER TABLE {schema}.expiries SET (fillfactor = 10, vacuum_truncate = off);
+INSERT INTO {schema}.expiries (job, expires_at)
+SELECT '00000000-0000-0000-0000-000000000000', 0 FROM generate_series(1, 1500);
+DELETE FROM {schema}.expiries;
 
 -- Leave room on each page for new row versions. Vacuum after a number of changed rows, not a share
 -- of the table, and without pauses, because dead rows slow a queue down.
@@ -394,6 +406,11 @@ ALTER TABLE {schema}.signals SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
 );
+ALTER TABLE {schema}.expiries SET (
+    fillfactor = 90,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);
 -- A few rows that change all the time, and stay on their page if there is room.
 ALTER TABLE {schema}.nodes SET (fillfactor = 50);
 ALTER TABLE {schema}.locks SET (fillfactor = 50);
@@ -424,6 +441,7 @@ ALTER TABLE {schema}.links ADD CONSTRAINT links_pkey PRIMARY KEY (child, place);
 ALTER TABLE {schema}.batches ADD CONSTRAINT batches_pkey PRIMARY KEY (id);
 ALTER TABLE {schema}.batch_jobs ADD CONSTRAINT batch_jobs_pkey PRIMARY KEY (job);
 ALTER TABLE {schema}.signals ADD CONSTRAINT signals_pkey PRIMARY KEY (job);
+ALTER TABLE {schema}.expiries ADD CONSTRAINT expiries_pkey PRIMARY KEY (job);
 
 -- The claim order within one route and priority, for pending jobs only.
 CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE state = 0;
@@ -467,6 +485,8 @@ CREATE INDEX batch_jobs_batch ON {schema}.batch_jobs (batch, job);
 CREATE INDEX signals_key ON {schema}.signals (key, state, job);
 -- The signals that jobs wait for, the earliest deadline first.
 CREATE INDEX signals_deadline ON {schema}.signals (deadline, job) WHERE state = 0;
+-- The jobs that expire, the earliest first.
+CREATE INDEX expiries_open ON {schema}.expiries (expires_at, job) WHERE NOT closed;
 -- The idempotency keys with a lifetime, by its end: for purges.
 CREATE INDEX idempotency_keys_expiry ON {schema}.idempotency_keys (expires_at)
 WHERE expires_at IS NOT NULL;

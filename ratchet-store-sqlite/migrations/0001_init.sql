@@ -25,7 +25,7 @@ CREATE TABLE ratchet_routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane, 8 it waits
 -- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags, 128 its
--- route names a permit.
+-- route names a permit, 256 it may have an expiry.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 -- fair_key and fair_cost are null without a fair key. turn is null if the job has no turn.
@@ -309,6 +309,17 @@ CREATE TABLE ratchet_signals (
 CREATE INDEX ratchet_signals_key ON ratchet_signals (key, state, job);
 -- The signals that are waited for, the first to be missed first.
 CREATE INDEX ratchet_signals_deadline ON ratchet_signals (deadline, job) WHERE state = 0;
+
+-- When jobs expire that have not begun; only jobs with an expiry have a row.
+-- closed: 1 the job has ended, so no pass looks at the row again.
+CREATE TABLE ratchet_expiries (
+    job        BLOB NOT NULL PRIMARY KEY,
+    expires_at INTEGER NOT NULL,
+    closed     INTEGER NOT NULL DEFAULT 0 CHECK (closed IN (0, 1))
+) STRICT, WITHOUT ROWID;
+
+-- The first to expire first.
+CREATE INDEX ratchet_expiries_open ON ratchet_expiries (expires_at, job) WHERE closed = 0;
 
 -- Finished jobs that were moved out of the way, each as one document; the other columns are what
 -- they are found by. Nothing but the archive's own statements reads or writes it.

@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::enqueue::{find_unique_key, forget_keys, take_unique_key};
 use crate::error::Result;
+use crate::expiry;
 use crate::lanes;
 use crate::links;
 use crate::locks::is_tenure;
@@ -125,6 +126,9 @@ fn requeue(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<Act
     work.conn
         .prepare_cached(&SQL.requeue_job)?
         .execute(params![id.as_bytes(), work.now, to.code()])?;
+    if flags.has_any(JobFlags::EXPIRES) {
+        expiry::remove(work.conn, id)?;
+    }
     work.conn
         .prepare_cached(&SQL.clear_error)?
         .execute([id.as_bytes()])?;
@@ -157,6 +161,9 @@ pub(crate) fn forget(work: &Work<'_>, jobs: &[(JobId, i64, JobFlags)]) -> Result
         cold.execute([data])?;
         if flags.has_any(JobFlags::LINKED) {
             links::forget(work.conn, *id)?;
+        }
+        if flags.has_any(JobFlags::EXPIRES) {
+            expiry::remove(work.conn, *id)?;
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ use ratchet_core::{
 use rusqlite::{CachedStatement, OptionalExtension, Row, Rows, params};
 
 use crate::error::{Failure, Result};
+use crate::expiry;
 use crate::fair;
 use crate::permits;
 use crate::request::Work;
@@ -340,14 +341,15 @@ fn take(
                 continue;
             };
             match decode(work, row, *id, request)? {
-                Ok(job) => Ok(job),
+                Ok(job) => Ok((job, row::flags(row, 14)?)),
                 Err(problem) => Err((problem, row.get(0)?, row.get(13)?, row::flags(row, 14)?)),
             }
         };
         moved = true;
         match found {
-            Ok(mut job) => {
+            Ok((mut job, flags)) => {
                 update.execute(params![id.as_bytes(), request.node.as_bytes(), work.now])?;
+                job.claim.expires_at = expiry::begin(work, *id, flags)?;
                 if let Some(input) = &mut job.input
                     && job.claim.token.seq > 1
                 {

@@ -9,6 +9,7 @@ use ratchet_core::{JobId, JobState, Name, TraceContext};
 use rusqlite::{CachedStatement, OptionalExtension, params};
 
 use crate::error::Result;
+use crate::expiry;
 use crate::fair;
 use crate::lanes;
 use crate::links;
@@ -83,11 +84,21 @@ fn plan<'j>(work: &Work<'_>, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
         let mut find = conn.prepare_cached(&SQL.find_holder)?;
         let found = find.query_row([job.as_bytes()], |row| {
             let kind = row::name(row, 1, "kind");
-            Ok((row.get::<_, i64>(0)?, kind, row.get(2)?, row.get(3)?))
+            Ok((
+                row.get::<_, i64>(0)?,
+                kind,
+                row.get(2)?,
+                row.get(3)?,
+                row.get::<_, i64>(5)?.cast_unsigned(),
+                row.get(6)?,
+            ))
         });
-        if let Some((state, Ok(Some(kind)), run_at, created_at)) = found.optional()? {
+        if let Some((state, Ok(Some(kind)), run_at, created_at, claim_seq, expires_at)) =
+            found.optional()?
+        {
             let state = JobState::from_code(state)?;
-            taken.holder(KeyHolder::new(job, state, kind, run_at, created_at));
+            let holder = KeyHolder::new(job, state, kind, run_at, created_at);
+            taken.holder(holder.expiry(claim_seq, expires_at));
         }
     }
     Ok(taken.resolve(jobs, work.now))
@@ -106,6 +117,8 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
             payload,
             payload_version,
             run_at,
+            expires_at,
+            had_expiry,
             ..
         } => {
             let version = payload_version_to_stored(*payload_version);
@@ -117,6 +130,7 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
             conn.prepare_cached(&SQL.clear_notes)?.execute([id])?;
             conn.prepare_cached(&SQL.reschedule_job)?
                 .execute(params![id, run_at])?;
+            expiry::replace(work, job, *expires_at, *had_expiry)?;
         }
         HolderChange::GiveUp { cancel, .. } => {
             conn.prepare_cached(&SQL.free_unique_key)?
@@ -158,7 +172,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         spec.priority.level(),
         due,
         insert.next_data,
-        JobFlags::of(spec).bits(),
+        JobFlags::of_new(job).bits(),
         work.now,
         state.code(),
         fair.map(|key| key.name().as_str()),
@@ -193,6 +207,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
     if spec.has_keys() {
         take_keys(work, job)?;
     }
+    expiry::add(work, job)?;
     for tag in &spec.tags {
         work.conn
             .prepare_cached(&SQL.tag_job)?

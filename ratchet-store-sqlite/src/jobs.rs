@@ -14,7 +14,7 @@ use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Result};
 use crate::claim;
 use crate::queue::Urgency;
 use crate::store::SqliteStore;
-use crate::{act, enqueue, read, reclaim, settle};
+use crate::{act, enqueue, expiry, read, reclaim, settle};
 
 #[async_trait]
 impl JobStore for SqliteStore {
@@ -112,6 +112,15 @@ impl JobStore for SqliteStore {
             "purge",
             move |work| act::nothing_to_purge(work, &looked),
             move |work| act::purge(work, &request),
+        )
+        .await
+    }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        self.write_unless(
+            "expire_jobs",
+            |work| Ok(expiry::overdue(work, 1)?.is_empty().then(Vec::new)),
+            move |work| expiry::expire(work, limit),
         )
         .await
     }

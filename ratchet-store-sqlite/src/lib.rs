@@ -18,6 +18,7 @@ mod coordinator;
 mod diagnostics;
 mod enqueue;
 mod error;
+mod expiry;
 mod fair;
 mod jobs;
 mod lanes;

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["7d96bcdb858b122cfc8798bae4e08354bb2567c0b9ec4fd453ccc9934ec71324"];
+        &["664dda0b6bb16f8137637ac6c4e0ab2f799558b390c280cdd7dfe033dd325bdb"];
 
     #[test]
     fn versions_have_no_gaps() {

@@ -9,6 +9,7 @@ use ratchet_core::{ClaimToken, JobId, JobState, Json, Name, NodeId};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
+use crate::expiry;
 use crate::links;
 use crate::request::Work;
 use crate::routes::json_of;
@@ -32,6 +33,11 @@ pub(crate) fn get(
             let queue = row::queue(row, 35);
             let route = work.routes.get(work.conn, row.get(2)?, queue)?;
             let mut job = route.map(|route| row::job_record(row, route));
+            if let Some(Ok(found)) = &mut job
+                && row::flags(row, 32)?.has_any(JobFlags::EXPIRES)
+            {
+                found.expires_at = expiry::of(work.conn, *id)?;
+            }
             if let Some(Ok(found)) = &mut job
                 && row::flags(row, 32)?.has_any(JobFlags::LINKED)
             {

@@ -125,7 +125,7 @@ pub(crate) fn end_claim(
 }
 
 /// Makes the changes that every end of a job needs. Releases the job's unique key and its position
-/// in a lane, and closes its signal. If other jobs or a batch may depend on the job, records that
+/// in a lane, and closes its signal and its expiry. If other jobs or a batch may depend on the job, records that
 /// it has ended. The request applies the consequences later.
 pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<()> {
     if flags.has_any(JobFlags::UNIQUE_KEY) {
@@ -139,6 +139,11 @@ pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) ->
     if flags.has_any(JobFlags::WAITS) {
         work.conn
             .prepare_cached(&SQL.close_signal)?
+            .execute([id.as_bytes()])?;
+    }
+    if flags.has_any(JobFlags::EXPIRES) {
+        work.conn
+            .prepare_cached(&SQL.close_expiry)?
             .execute([id.as_bytes()])?;
     }
     if flags.has_any(JobFlags::FOLLOWED) {

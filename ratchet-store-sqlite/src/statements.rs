@@ -53,7 +53,8 @@ ratchet_sql::statements! {
         replace_payload clear_notes drop_unique_key drop_key_flag job_exists tag_job
         get_job history read_state change_state request_cancel requeue_job reschedule_job
         set_priority release_job keep_error clear_error purge_due purge_job purge_data purge_notes
-        purge_attempts purge_tags;
+        purge_attempts purge_tags put_expiry flag_expiry find_expiry overdue_expiries close_expiry
+        drop_expiry;
     claims: claim_streams claim_due claim_shared_streams claim_shared_due claim_queue_streams
         claim_queue_due claim_turns find_turns find_sleepers give_turn claim_read
         claim_job fail_unreadable load_checkpoint load_input read_claim settle_job find_settler add_attempt keep_result report_life keep_progress

@@ -30,7 +30,7 @@ CREATE TABLE {schema}.routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane, 8 it waits
 -- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags, 128 its
--- route names a permit.
+-- route names a permit, 256 it may have an expiry.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 CREATE TABLE {schema}.jobs (
@@ -278,6 +278,15 @@ CREATE TABLE {schema}.signals (
     CONSTRAINT signals_pkey PRIMARY KEY (job)
 );
 
+-- When jobs expire that have not begun; only jobs with an expiry have a row, and 256 in jobs.flags.
+-- closed: a pass has found the job, so no other pass looks at the row again.
+CREATE TABLE {schema}.expiries (
+    job        binary(16) NOT NULL,
+    expires_at bigint NOT NULL,
+    closed     bit NOT NULL CONSTRAINT expiries_closed DEFAULT 0,
+    CONSTRAINT expiries_pkey PRIMARY KEY (job)
+);
+
 -- Finished jobs that were moved out of the way, each as one document; the other columns are what
 -- they are found by. Nothing but the archive's own statements reads or writes it.
 CREATE TABLE {schema}.archive (
@@ -323,6 +332,8 @@ CREATE INDEX batch_jobs_batch ON {schema}.batch_jobs (batch, job);
 CREATE INDEX signals_key ON {schema}.signals ([key], state, job);
 -- The signals that are waited for, the first to be missed first.
 CREATE INDEX signals_deadline ON {schema}.signals (deadline, job) WHERE state = 0;
+-- The jobs that expire, the earliest first.
+CREATE INDEX expiries_open ON {schema}.expiries (expires_at, job) WHERE closed = 0;
 -- The archived jobs, the longest finished first.
 CREATE INDEX archive_finished ON {schema}.archive (finished_at, id);
 -- The idempotency keys with a lifetime, by its end: for purges.
@@ -349,4 +360,5 @@ BEGIN
     EXEC(N'ALTER TABLE {schema_in_text}.batches SET (LOCK_ESCALATION = DISABLE)');
     EXEC(N'ALTER TABLE {schema_in_text}.batch_jobs SET (LOCK_ESCALATION = DISABLE)');
     EXEC(N'ALTER TABLE {schema_in_text}.signals SET (LOCK_ESCALATION = DISABLE)');
+    EXEC(N'ALTER TABLE {schema_in_text}.expiries SET (LOCK_ESCALATION = DISABLE)');
 END;

@@ -209,10 +209,10 @@ mod tests {
         for name in ["jobs", "attempts", "locks", "links", "archive", "rates"] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 23);
+        assert_eq!(names.len(), 24);
         let indexes: BTreeSet<String> = indexes(STEPS).collect();
         assert!(indexes.contains("jobs_claim") && indexes.contains("routes_key"));
-        assert_eq!(indexes.len(), 18);
+        assert_eq!(indexes.len(), 19);
     }
 
     #[test]

@@ -217,6 +217,19 @@ pub(crate) struct Enqueue {
     /// The time at which the job is due, such as 2030-12-31T23:59:00Z
     #[arg(long, value_parser = parse::time, value_name = "TIME", conflicts_with = "delay")]
     pub(crate) at: Option<DateTime<Utc>>,
+    /// Cancel the job if no node has claimed it within this time, such as 5m; with --delay or
+    /// without a due time
+    #[arg(long, value_parser = parse::duration, value_name = "DURATION", conflicts_with = "at")]
+    pub(crate) expires_in: Option<Duration>,
+    /// Cancel the job if no node has claimed it by this time, such as 2030-12-31T23:59:00Z; with --at
+    /// or without a due time
+    #[arg(
+        long,
+        value_parser = parse::time,
+        value_name = "TIME",
+        conflicts_with_all = ["expires_in", "delay"]
+    )]
+    pub(crate) expires_at: Option<DateTime<Utc>>,
     /// A tag by which the job can be found; may be repeated
     #[arg(long)]
     pub(crate) tag: Vec<String>,

@@ -73,6 +73,12 @@ fn new_job(job: &Enqueue, payload: &RawValue) -> NewJob {
     if let Some(at) = job.at {
         new = new.run_at(at);
     }
+    if let Some(expiry) = job.expires_in {
+        new = new.expires_in(expiry);
+    }
+    if let Some(expiry) = job.expires_at {
+        new = new.expires_at(expiry);
+    }
     if let Some(key) = &job.unique_key {
         new = new.unique_key(key);
     }

@@ -229,7 +229,7 @@ fn fields(
         None => id.clone(),
     });
     let tags = (!job.tags.is_empty()).then(|| job.tags.join(", "));
-    let rows: [(&str, Option<Cell>); 23] = [
+    let rows: [(&str, Option<Cell>); 24] = [
         ("id", Some(job.id.as_str().into())),
         ("kind", Some(job.kind.as_str().into())),
         ("queue", Some(job.queue.as_str().into())),
@@ -241,8 +241,12 @@ fn fields(
         ("claimed", job.claimed_at.map(|claimed| at(claimed).into())),
         (
             "finished",
-            job.finished_at.map(|finished| at(finished).into()),
+            job.finished_at.map(|finished| match job.expired {
+                true => format!("{}, expired", at(finished)).into(),
+                false => at(finished).into(),
+            }),
         ),
+        ("expires", job.expires_at.map(|expiry| at(expiry).into())),
         ("node", node.map(Cell::from)),
         (
             "attempts",

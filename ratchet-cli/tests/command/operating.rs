@@ -98,6 +98,33 @@ fn a_job_is_enqueued_as_told_and_shown() {
 }
 
 #[test]
+fn a_job_is_enqueued_with_an_expiry_and_shown_with_it() {
+    let dir = WorkDir::migrated();
+    let ran = dir.run(&["enqueue", "greet", "1", "--expires-in", "5m"]);
+    let id = ran.exits(0).stdout.trim().to_owned();
+    dir.run(&["jobs", "show", &id]).exits(0).says("expires");
+    let job = dir.json(&["jobs", "show", &id]);
+    assert_eq!(job["expired"], false);
+    assert!(job["expires_at"].is_string(), "{job}");
+    let at = "2100-01-01T00:00:00Z";
+    let ran = dir.run(&["enqueue", "greet", "1", "--expires-at", at]);
+    let job = dir.json(&["jobs", "show", ran.exits(0).stdout.trim()]);
+    assert_eq!(job["expires_at"], "2100-01-01T00:00:00.000Z");
+    let never = [
+        "enqueue",
+        "greet",
+        "1",
+        "--expires-in",
+        "5m",
+        "--delay",
+        "6m",
+    ];
+    dir.run(&never).complains("expires_in");
+    let both = ["enqueue", "greet", "1", "--expires-in", "5m", "--at", at];
+    dir.run(&both).exits(2).complains("--at");
+}
+
+#[test]
 fn a_payload_can_come_from_stdin_and_a_time_be_named() {
     let dir = WorkDir::migrated();
     let args = ["enqueue", "greet", "-", "--at", "2100-01-01T00:00:00Z"];

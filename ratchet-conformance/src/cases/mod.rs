@@ -15,6 +15,7 @@ mod diag;
 mod differential;
 mod enqueue;
 mod errors;
+mod expiry;
 mod fair;
 mod given_up;
 mod guard;
@@ -92,6 +93,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     conditions::CASES,
     batch::CASES,
     signal::CASES,
+    expiry::CASES,
     restart::CASES,
     rewind::CASES,
     page::CASES,

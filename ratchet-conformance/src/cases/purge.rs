@@ -206,12 +206,14 @@ cases! {
                 node.settle(token, retry(Duration::ZERO)).await;
                 node.settle(node.take().await, end).await;
             }
+            let gone = node.add(job().expires_in(MINUTE)).await;
+            node.act(gone, JobAction::Cancel).await;
             cx.advance(HOUR).await;
             let all: Vec<JobId> = node.everything().await.iter().map(|job| job.id).collect();
-            assert!(cx.rows_of_jobs().await >= 3);
+            assert!(cx.rows_of_jobs().await >= 4);
             if purged {
                 assert_eq!(node.purge(JobState::Succeeded, MINUTE, 10).await, 2);
-                assert_eq!(node.purge(JobState::Cancelled, MINUTE, 10).await, 1);
+                assert_eq!(node.purge(JobState::Cancelled, MINUTE, 10).await, 2);
             } else {
                 node.act_on(&JobSelector::Ids(all), JobAction::Delete).await;
             }

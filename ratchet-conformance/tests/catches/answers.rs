@@ -61,6 +61,34 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "conflict::a_repeated_enqueue_that_replaced_a_payload_replaces_it_again",
     ),
     (
+        Sabotage::NeverExpiresJobs,
+        "expiry::a_job_that_has_not_begun_ends_at_its_expiry_and_not_before",
+    ),
+    (
+        Sabotage::ExpiresJobsEarly,
+        "expiry::a_job_that_has_not_begun_ends_at_its_expiry_and_not_before",
+    ),
+    (
+        Sabotage::ExpiresBegunJobs,
+        "expiry::a_job_that_has_begun_never_expires",
+    ),
+    (
+        Sabotage::ExpiresTooManyJobs,
+        "expiry::a_pass_ends_the_longest_overdue_jobs_up_to_its_limit",
+    ),
+    (
+        Sabotage::HidesExpiriesFromClaims,
+        "expiry::a_job_that_is_claimed_after_its_expiry_has_not_begun",
+    ),
+    (
+        Sabotage::KeepsExpiriesOfHolders,
+        "expiry::a_holder_that_has_not_begun_gets_the_expiry_of_the_new_job",
+    ),
+    (
+        Sabotage::ExpiresRequeuedJobs,
+        "expiry::a_requeued_job_does_not_expire",
+    ),
+    (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "keys::a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself",
     ),

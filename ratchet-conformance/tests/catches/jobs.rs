@@ -39,6 +39,9 @@ impl Sabotaged {
         if let Some(holder) = self.unique_holder(job).await? {
             return Ok(Enqueued::Duplicate(holder));
         }
+        if let Some(expiry) = job.resolve_expiry(now) {
+            self.memory().expiries.insert(job.id(), expiry);
+        }
         let job = match self.how {
             Sabotage::TruncatesTimesToSeconds => {
                 let due = job.due().resolve(now) / 1_000 * 1_000;
@@ -53,6 +56,16 @@ impl Sabotaged {
                     .unique_for(lifetime.saturating_sub(Duration::from_millis(1))),
                 None => job.clone(),
             },
+            Sabotage::ExpiresJobsEarly => match job.expiry() {
+                Some(RunAt::In(expiry)) => {
+                    let early = expiry.saturating_sub(Duration::from_millis(1));
+                    job.clone().expires_in(early)
+                }
+                _ => job.clone(),
+            },
+            Sabotage::KeepsExpiriesOfHolders if job.changes_holder() => {
+                job.clone().expires_in(limits::MAX_DELAY)
+            }
             Sabotage::KeepsPayloads => job.clone().on_conflict(OnConflict::Keep),
             Sabotage::DebouncesWithoutEnd if job.changes_holder() => match job.conflict() {
                 OnConflict::Debounce { .. } => job.clone().on_conflict(OnConflict::Debounce {
@@ -292,6 +305,11 @@ impl JobStore for Sabotaged {
             Sabotage::LosesCheckpoints => {
                 let inputs = claimed.iter_mut().filter_map(|job| job.input.as_mut());
                 inputs.for_each(|input| input.checkpoint = None);
+            }
+            Sabotage::HidesExpiriesFromClaims => {
+                claimed
+                    .iter_mut()
+                    .for_each(|job| job.claim.expires_at = None);
             }
             Sabotage::SaysThatOthersWait => {
                 claimed.iter_mut().for_each(|job| job.claim.awaited = true);
@@ -630,5 +648,42 @@ impl JobStore for Sabotaged {
         let purged = self.inner.purge(&asked).await?;
         self.bury(there).await?;
         Ok(purged)
+    }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        match self.how {
+            Sabotage::NeverExpiresJobs => Ok(Vec::new()),
+            Sabotage::ExpiresTooManyJobs => self.inner.expire_jobs(limit + 1).await,
+            Sabotage::ExpiresBegunJobs => self.expire_where(limit, |job| job.claim_seq > 0).await,
+            Sabotage::ExpiresRequeuedJobs => {
+                self.expire_where(limit, |job| job.claim_seq == 1 && job.attempts == 0)
+                    .await
+            }
+            _ => self.inner.expire_jobs(limit).await,
+        }
+    }
+}
+
+impl Sabotaged {
+    /// Ends the expired jobs, and cancels the pending jobs that have lost their expiry and that
+    /// `also` selects.
+    async fn expire_where(
+        &self,
+        limit: usize,
+        also: impl Fn(&JobRecord) -> bool,
+    ) -> Result<Vec<JobId>> {
+        let mut expired = self.inner.expire_jobs(limit).await?;
+        let now = time::to_millis(self.inner.database_time().await?);
+        let mut late = self.everything().await?;
+        late.retain(|job| {
+            let expiry = self.memory().expiries.get(&job.id).copied();
+            let late = expiry.is_some_and(|expiry| is_expired(expiry, now));
+            late && job.state == JobState::Pending && also(job)
+        });
+        let late: Vec<JobId> = late.iter().map(|job| job.id).collect();
+        let selector = JobSelector::Ids(late.clone());
+        self.inner.act(&selector, JobAction::Cancel).await?;
+        expired.extend(late);
+        Ok(expired)
     }
 }

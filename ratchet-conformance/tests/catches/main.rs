@@ -30,6 +30,8 @@ const FOUND_BY_HISTORIES: &[Sabotage] = &[
     Sabotage::IgnoresDueTimes,
     Sabotage::NeverFreesUniqueKeys,
     Sabotage::FreesUniqueKeysOnClaim,
+    Sabotage::NeverExpiresJobs,
+    Sabotage::HidesExpiriesFromClaims,
     Sabotage::ClaimsTwice,
     Sabotage::ClaimsFirstInFirstOut,
     Sabotage::IgnoresAging,

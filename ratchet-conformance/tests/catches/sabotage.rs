@@ -201,6 +201,13 @@ sabotages! {
     ForgetsToRestart,
     RestartsOnReplace,
     ReplacesOnce,
+    NeverExpiresJobs,
+    ExpiresJobsEarly,
+    ExpiresBegunJobs,
+    ExpiresTooManyJobs,
+    HidesExpiriesFromClaims,
+    KeepsExpiriesOfHolders,
+    ExpiresRequeuedJobs,
     KeepsTheNewlyDead,
     ListsTheDeadAsTheyCome,
     ListsClaimsAsTheyCome,
@@ -239,6 +246,8 @@ pub(crate) struct Memory {
     pub(crate) replaced: HashMap<JobId, Enqueued>,
     pub(crate) claimed: Vec<ClaimedJob>,
     pub(crate) settled: Vec<ClaimToken>,
+    /// The expiries with which jobs were enqueued, in milliseconds since 1970.
+    pub(crate) expiries: HashMap<JobId, i64>,
     pub(crate) results: HashMap<JobId, Json>,
     pub(crate) fences: HashMap<Name, Fence>,
     /// How many fences the store has returned for each lock.

@@ -49,7 +49,8 @@ impl Totals {
             Outcome::Snoozed { .. }
             | Outcome::Released
             | Outcome::Undelivered
-            | Outcome::Cancelled => return,
+            | Outcome::Cancelled
+            | Outcome::Expired => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

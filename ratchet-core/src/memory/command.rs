@@ -87,6 +87,9 @@ pub enum Command<'a> {
     Expire {
         limit: usize,
     },
+    ExpireJobs {
+        limit: usize,
+    },
     Archive(Arg<'a, PurgeRequest>),
     PurgeArchive(Arg<'a, ArchivePurge>),
     Put {
@@ -161,6 +164,7 @@ impl Command<'_> {
             Self::PurgeBatches(request) => Command::PurgeBatches(request.into_owned()),
             Self::Deliver(signal) => Command::Deliver(signal.into_owned()),
             Self::Expire { limit } => Command::Expire { limit },
+            Self::ExpireJobs { limit } => Command::ExpireJobs { limit },
             Self::Archive(request) => Command::Archive(request.into_owned()),
             Self::PurgeArchive(request) => Command::PurgeArchive(request.into_owned()),
             Self::Put { put, next_fire } => Command::Put {
@@ -220,6 +224,7 @@ impl Command<'_> {
             Self::PurgeBatches(_) => "purge_batches",
             Self::Deliver(_) => "deliver",
             Self::Expire { .. } => "expire",
+            Self::ExpireJobs { .. } => "expire_jobs",
             Self::Archive(_) => "archive",
             Self::PurgeArchive(_) => "purge_archive",
             Self::Put { .. } => "put",
@@ -418,6 +423,7 @@ impl Tables {
             Command::PurgeBatches(request) => self.purge_batches(request, now).into(),
             Command::Deliver(signal) => self.deliver(signal, now).into(),
             Command::Expire { limit } => self.expire(*limit, now).into(),
+            Command::ExpireJobs { limit } => self.expire_jobs(*limit, now).into(),
             Command::Archive(request) => self.archive(request, now).into(),
             Command::PurgeArchive(request) => self.purge_archive(request, now).into(),
             Command::Put { put, next_fire } => self.put(put, *next_fire, now).into(),

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 
 use crate::fair::{self, Last};
 use crate::id::JobId;
-use crate::model::{FairKey, JobRecord, StoredJob};
+use crate::model::{FairKey, JobRecord, StoredJob, is_expired};
 use crate::name::Name;
 use crate::priority::Priority;
 use crate::route::Route;
@@ -27,6 +27,8 @@ pub(super) struct Indexes {
     pub(super) finished: BTreeSet<(i64, JobId)>,
     /// The unfinished job that holds each unique key.
     pub(super) unique_keys: BTreeMap<Name, JobId>,
+    /// The waiting jobs that expire, by the time in milliseconds since 1970.
+    expiries: BTreeSet<(i64, JobId)>,
 }
 
 /// One value for each priority.
@@ -205,6 +207,13 @@ impl Indexes {
         Some(level.fair.as_ref()?.turn(key, now))
     }
 
+    /// Returns the waiting jobs that have expired at `now`, the longest overdue first.
+    pub(super) fn expired(&self, now: i64) -> impl Iterator<Item = JobId> {
+        let expired = self.expiries.iter();
+        let expired = expired.take_while(move |(expiry, _)| is_expired(*expiry, now));
+        expired.map(|(_, id)| *id)
+    }
+
     /// Changes the pending jobs of a job's route and priority, and what depends on them.
     fn change_level(&mut self, job: &JobRecord, change: impl FnOnce(&mut PendingJobs)) {
         let route = &job.spec.route;
@@ -269,6 +278,8 @@ impl Indexes {
             }
             JobState::Blocked | JobState::Paused => {}
         }
+        let expiry = stored.expiry();
+        self.expiries.extend(expiry.map(|expiry| (expiry, job.id)));
         if let Some(key) = job
             .spec
             .unique_key
@@ -297,6 +308,9 @@ impl Indexes {
                 self.finished.remove(&(finished_millis(job), job.id));
             }
             JobState::Blocked | JobState::Paused => {}
+        }
+        if let Some(expiry) = stored.expiry() {
+            self.expiries.remove(&(expiry, job.id));
         }
         if let Some(key) = job
             .spec

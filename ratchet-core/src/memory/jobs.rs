@@ -111,6 +111,10 @@ impl JobStore for MemoryStore {
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>> {
         self.write(Command::Purge(request.into())).await
     }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        self.write(Command::ExpireJobs { limit }).await
+    }
 }
 
 impl Tables {
@@ -246,6 +250,15 @@ impl Tables {
             self.remove(*id);
         }
         Guarded::Done(old.len() as u64)
+    }
+
+    pub(super) fn expire_jobs(&mut self, limit: usize, now: i64) -> Vec<JobId> {
+        let mut expired: Vec<JobId> = self.indexes.expired(now).take(limit).collect();
+        for id in &expired {
+            self.change(*id, |job| job.expire(now));
+        }
+        expired.sort_unstable();
+        expired
     }
 
     /// Returns whether any idempotency key is free again.

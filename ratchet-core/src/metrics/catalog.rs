@@ -241,8 +241,9 @@ catalog! {
 
     // Ending.
     JOBS_SETTLED: Counter "ratchet_jobs_settled_total"
-        [KIND, POOL, one_of("outcome", &["succeeded", "retried", "failed", "snoozed", "released", "cancelled"])]
-        "Claims that this node ended. `failed` are dead letters, `retried` are failed attempts that will be retried.";
+        [KIND, POOL, one_of("outcome", &["succeeded", "retried", "failed", "snoozed", "released", "cancelled", "expired"])]
+        "Claims that this node ended. `failed` are dead letters, `retried` are failed attempts that will be retried, \
+         `expired` are jobs that were claimed after their expiry and did not run.";
     SETTLE_BATCH: Histogram "ratchet_settle_batch_jobs" []
         "Number of claims that one settle call ended.";
     SETTLE: Histogram "ratchet_settle_seconds" []
@@ -306,8 +307,11 @@ catalog! {
          are dead letters.";
     SIGNALS_EXPIRED: Counter "ratchet_signals_expired_total" []
         "Jobs that failed because their signal did not arrive in time. They are dead letters.";
+    JOBS_EXPIRED: Counter "ratchet_jobs_expired_total" []
+        "Waiting jobs that this node cancelled because they had not begun before their expiry. Does \
+         not count jobs that were claimed after their expiry: `expired` of ratchet_jobs_settled_total.";
     RECLAIM: Histogram "ratchet_reclaim_seconds" []
-        "Duration of a pass that looks for dead nodes, lost claims and late signals.";
+        "Duration of a pass that looks for dead nodes, lost claims, late signals and expired jobs.";
     MAINTENANCE_ROWS: Counter "ratchet_maintenance_rows_total"
         [one_of("what", &["jobs_deleted", "jobs_archived", "archive_deleted", "batches_deleted", "rates_forgotten", "nodes_forgotten"])]
         "Old rows that maintenance deleted or archived.";

@@ -40,7 +40,7 @@ struct JobMetrics {
     begun: Counter,
     wait: Histogram,
     body: Histogram,
-    settled: [Counter; 6],
+    settled: [Counter; 7],
 }
 
 /// The index of a kind's metrics in the [`PoolMetrics`] of a pool.
@@ -202,6 +202,7 @@ impl PoolMetrics {
             // A pool never holds an undelivered claim. `claims_undelivered` counts such claims.
             Outcome::Released | Outcome::Undelivered => 4,
             Outcome::Cancelled => 5,
+            Outcome::Expired => 6,
         };
         self.of(place).settled[outcome].increment(1);
     }
@@ -224,6 +225,7 @@ impl PoolMetrics {
                     "snoozed",
                     "released",
                     "cancelled",
+                    "expired",
                 ]
                 .map(settled),
             }

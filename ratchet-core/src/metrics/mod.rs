@@ -34,9 +34,9 @@ pub(crate) use kinds::enqueued;
 pub(crate) use node::{
     NodeMetrics, Rows, acted, breaker_changed, breaker_open, claims_reclaimed, claims_undelivered,
     clock_skew, clock_stepped, daemon_failed, daemon_started, database_rewound, drained, exhausted,
-    fired, heartbeat, hook_panicked, late, loop_panicked, maintained, maintenance_rows, nodes_died,
-    not_fired, rate_limit_wait, reclaim_pass, reports, signals_expired, taken_for_dead,
-    unreadable_definitions,
+    fired, heartbeat, hook_panicked, jobs_expired, late, loop_panicked, maintained,
+    maintenance_rows, nodes_died, not_fired, rate_limit_wait, reclaim_pass, reports,
+    signals_expired, taken_for_dead, unreadable_definitions,
 };
 pub(crate) use store::{settle_failed, settled, settlement_refused, store_backoff, store_call};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::catalog::{
     BREAKER_CHANGES, BREAKERS_OPEN, CLAIMS_RECLAIMED, CLAIMS_UNDELIVERED, CLAIMS_UNHELD,
     CLOCK_SKEW, CLOCK_STEPS, DAEMON_FAILURES, DAEMON_STARTS, DATABASE_REWINDS, DRAIN, HEARTBEAT,
-    HEARTBEATS, HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED, LOOP_PANICS, MAINTENANCE,
+    HEARTBEATS, HOOK_PANICS, JOB_ACTIONS, JOBS_EXHAUSTED, JOBS_EXPIRED, LOOP_PANICS, MAINTENANCE,
     MAINTENANCE_ROWS, NODES, NODES_DIED, RATE_LIMIT_WAIT, RECLAIM, RECURRING_FIRED,
     RECURRING_LATENESS, RECURRING_MISSED, RECURRING_UNREADABLE, REPORTS, SIGNALS_EXPIRED,
     TAKEN_FOR_DEAD,
@@ -177,6 +177,12 @@ pub(crate) fn exhausted(jobs: usize) {
 pub(crate) fn signals_expired(jobs: usize) {
     if jobs > 0 {
         SIGNALS_EXPIRED.counter([]).increment(jobs as u64);
+    }
+}
+
+pub(crate) fn jobs_expired(jobs: usize) {
+    if jobs > 0 {
+        JOBS_EXPIRED.counter([]).increment(jobs as u64);
     }
 }
 

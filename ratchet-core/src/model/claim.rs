@@ -180,6 +180,10 @@ pub struct Claim {
     /// The trace context with which the job was enqueued. `None` if it was enqueued without a
     /// trace.
     pub trace: Option<TraceContext>,
+    /// When the job expired, if it was claimed only after its expiry. The node then ends the job
+    /// without running it. `None` for every other claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Claim {
@@ -201,6 +205,7 @@ impl Claim {
             lane: None,
             awaited: false,
             trace: None,
+            expires_at: None,
         }
     }
 
@@ -223,8 +228,23 @@ impl Claim {
             lane: spec.lane.clone(),
             awaited: spec.batch.is_some(),
             trace: spec.trace.clone(),
+            expires_at: job.expires_at,
         }
     }
+
+    /// Returns whether the job was claimed only after its expiry, so that it must not run.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        let claimed_at = to_millis(self.token.claimed_at);
+        (self.expires_at).is_some_and(|expiry| is_expired(to_millis(expiry), claimed_at))
+    }
+}
+
+/// Returns whether a job that expires at `expires_at` and has not begun has expired at `now`. Both
+/// times are in milliseconds since 1970.
+#[must_use]
+pub const fn is_expired(expires_at: i64, now: i64) -> bool {
+    expires_at <= now
 }
 
 /// The input of a body: the payload and the checkpoint of its job.

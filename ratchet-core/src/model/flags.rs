@@ -1,6 +1,6 @@
 //! The flags of a stored job: bits that show which other data is stored for the job.
 
-use super::JobSpec;
+use super::{JobSpec, NewJob};
 
 /// The flags of a stored job. Each bit means that the job has a property, or that another table has
 /// rows of the job.
@@ -37,6 +37,8 @@ impl JobFlags {
     pub const TAGS: Self = Self(64);
     /// The route of the job requires a permit.
     pub const PERMIT: Self = Self(128);
+    /// The job had an expiry when it was enqueued, so it may still have one.
+    pub const EXPIRES: Self = Self(256);
     /// The end of the job may affect its lane, its children or its batch.
     pub const AWAITED: Self = Self::LANE.or(Self::FOLLOWED);
     /// The end of the job may affect its children or its batch.
@@ -45,7 +47,7 @@ impl JobFlags {
     pub const LINKED: Self = Self::WAITS.or(Self::BATCH);
 
     /// The flags that SQL statements use, each with the name of its placeholder.
-    pub const WORDS: [(&'static str, Self); 9] = [
+    pub const WORDS: [(&'static str, Self); 10] = [
         ("unique_key", Self::UNIQUE_KEY),
         ("timeouts", Self::TIMEOUTS),
         ("lane", Self::LANE),
@@ -55,9 +57,20 @@ impl JobFlags {
         ("tags", Self::TAGS),
         ("permit", Self::PERMIT),
         ("awaited", Self::AWAITED),
+        ("expires", Self::EXPIRES),
     ];
 
     /// Returns the flags of a new job, for which no other job waits yet.
+    #[must_use]
+    pub fn of_new(job: &NewJob) -> Self {
+        let flags = Self::of(job.spec());
+        match job.expiry() {
+            Some(_) => flags.or(Self::EXPIRES),
+            None => flags,
+        }
+    }
+
+    /// Returns the flags that follow from the spec of a new job, for which no other job waits yet.
     #[must_use]
     pub fn of(spec: &JobSpec) -> Self {
         let has = [
@@ -115,12 +128,16 @@ mod tests {
         assert_eq!(flags(job().lane("l")), JobFlags::LANE);
         let both = flags(job().tag("t").permit("p"));
         assert_eq!(both, JobFlags::TAGS.or(JobFlags::PERMIT));
+        let expires = job().tag("t").expires_in(std::time::Duration::from_secs(1));
+        let expires = JobFlags::of_new(&expires);
+        assert_eq!(expires, JobFlags::TAGS.or(JobFlags::EXPIRES));
+        assert_eq!(JobFlags::of_new(&job()), JobFlags::default());
     }
 
     /// Databases store these bits, so their values must stay the same.
     #[test]
     fn the_bits_never_change() {
         let bits = JobFlags::WORDS.map(|(_, flag)| flag.bits());
-        assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 52]);
+        assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 52, 256]);
     }
 }

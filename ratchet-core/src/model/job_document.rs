@@ -24,6 +24,8 @@ struct Document {
     created_at: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<i64>,
     #[serde(default)]
     attempts: u32,
     #[serde(default)]
@@ -146,6 +148,7 @@ pub(super) fn encode(
         run_at,
         created_at,
         finished_at,
+        expires_at,
         attempts,
         crash_count,
         claim_seq,
@@ -166,6 +169,7 @@ pub(super) fn encode(
         run_at: to_millis(*run_at),
         created_at: to_millis(*created_at),
         finished_at: finished_at.map(to_millis),
+        expires_at: expires_at.map(to_millis),
         attempts: *attempts,
         crash_count: *crash_count,
         claim_seq: *claim_seq,
@@ -218,6 +222,7 @@ pub(super) fn decode(text: &str) -> Result<(JobRecord, Vec<Attempt>, Live), Inva
     let mut job = JobRecord::new(id, spec, from_millis(run_at), from_millis(created_at));
     job.state = JobState::from_code(document.state.into())?;
     job.finished_at = document.finished_at.map(from_millis);
+    job.expires_at = document.expires_at.map(from_millis);
     job.attempts = document.attempts;
     job.crash_count = document.crash_count;
     job.claim_seq = document.claim_seq;
@@ -332,6 +337,7 @@ pub(super) mod tests {
         let mut job = JobRecord::new(JobId::new(), spec, at(2), at(1));
         job.state = JobState::Failed;
         job.finished_at = Some(at(9));
+        job.expires_at = Some(at(6));
         (job.attempts, job.crash_count, job.claim_seq) = (2, 1, 3);
         job.progress = Some(Progress {
             percent: 40,

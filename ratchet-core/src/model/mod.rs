@@ -48,7 +48,7 @@ pub use crate::due::RunAt;
 pub use among::Among;
 pub use archive::{ArchiveFilter, ArchivePage, ArchivePurge, ArchivedJob};
 pub use batch::{BatchClosed, BatchPurge, BatchRecord, Tally};
-pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput};
+pub use claim::{Claim, ClaimRequest, ClaimedJob, JobInput, is_expired};
 pub use clock_trust::ClockTrust;
 pub use condition::{Comparison, Condition};
 pub use control::{Acted, ActionOutcome, JobSelector};

@@ -52,6 +52,8 @@ pub struct NewJob {
     on_conflict: OnConflict,
     #[serde(default, skip_serializing_if = "is_default")]
     unique_for: Option<Duration>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    expiry: Option<RunAt>,
     #[serde(skip)]
     problem: Option<InvalidInput>,
 }
@@ -88,6 +90,7 @@ impl NewJob {
             all_or_nothing: false,
             on_conflict: OnConflict::Keep,
             unique_for: None,
+            expiry: None,
             problem,
         }
     }
@@ -101,6 +104,7 @@ impl NewJob {
             all_or_nothing: false,
             on_conflict: OnConflict::Keep,
             unique_for: None,
+            expiry: None,
             problem: None,
         }
     }
@@ -515,11 +519,12 @@ impl NewJob {
         !matches!(self.on_conflict, OnConflict::Keep)
     }
 
-    /// Returns whether a store needs a transaction to enqueue this job: it may change another job,
-    /// or [its spec](JobSpec::needs_transaction) needs one.
+    /// Returns whether a store that keeps a job in several tables needs a transaction to enqueue
+    /// this job: it may change another job, it may expire, or
+    /// [its spec](JobSpec::needs_transaction) needs one.
     #[must_use]
     pub const fn needs_transaction(&self) -> bool {
-        self.changes_holder() || self.spec.needs_transaction()
+        self.changes_holder() || self.expiry.is_some() || self.spec.needs_transaction()
     }
 
     /// Returns whether the enqueue stores nothing if this job is a duplicate
@@ -555,6 +560,7 @@ impl NewJob {
             }
             None => (self.check_waits())
                 .and_then(|()| self.run_at.validate())
+                .and_then(|()| self.check_expiry())
                 .and_then(|()| self.check_conflict()),
         }
     }
@@ -715,5 +721,6 @@ impl Enqueued {
     }
 }
 
+mod expiry;
 #[cfg(test)]
 mod tests;

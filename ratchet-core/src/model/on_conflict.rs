@@ -25,7 +25,8 @@ use crate::time::duration_millis;
 ///
 /// A job waits while it is pending, blocked or paused, also between two attempts. If the payload of
 /// a waiting job is replaced, its checkpoint and its progress are deleted, because they belong to
-/// the old payload. Everything else stays as it was stored: attempts, priority, tags, parents. The
+/// the old payload. If the job has not begun, it gets the [expiry](NewJob::expires_in) of the new
+/// job, or none. Everything else stays as it was stored: attempts, priority, tags, parents. The
 /// payload of a running job never changes.
 ///
 /// A new job that runs after the holder takes over the unique key, and waits for the end of the
@@ -92,6 +93,8 @@ pub struct KeyHolder {
     kind: Name,
     run_at: i64,
     created_at: i64,
+    begun: bool,
+    expires_at: Option<i64>,
 }
 
 impl KeyHolder {
@@ -111,7 +114,18 @@ impl KeyHolder {
             kind,
             run_at,
             created_at,
+            begun: false,
+            expires_at: None,
         }
+    }
+
+    /// Sets the number of the holder's last claim, and when the holder expires, in milliseconds
+    /// since 1970. `None` means that it does not expire, perhaps because it has begun.
+    #[must_use]
+    pub const fn expiry(mut self, claim_seq: u64, expires_at: Option<i64>) -> Self {
+        self.begun = claim_seq > 0 && expires_at.is_none();
+        self.expires_at = expires_at;
+        self
     }
 }
 
@@ -130,6 +144,11 @@ pub enum HolderChange {
         payload_version: u32,
         /// When the job is due, in milliseconds since 1970.
         run_at: i64,
+        /// When the job expires, in milliseconds since 1970; `None` if it never does.
+        /// `[expiry.replace]`
+        expires_at: Option<i64>,
+        /// Whether the job has had an expiry until now.
+        had_expiry: bool,
     },
     /// The running job loses its unique key, which the new job gets. `[keys.follow]`
     GiveUp {
@@ -176,6 +195,8 @@ impl OnConflict {
             payload: new.spec().payload.clone(),
             payload_version: new.spec().payload_version,
             run_at,
+            expires_at: new.resolve_expiry(now).filter(|_| !holder.begun),
+            had_expiry: holder.expires_at.is_some(),
         })
     }
 
@@ -239,6 +260,8 @@ mod tests {
                         payload,
                         payload_version,
                         run_at,
+                        expires_at: None,
+                        had_expiry: false,
                     })
                 };
                 let expected = match mode {
@@ -275,6 +298,30 @@ mod tests {
         // A retry, or an operator, has set a later time.
         assert_eq!(due(1_000, 9_000), 9_000);
         assert_eq!(due(i64::MAX, 1_500), 5_500);
+    }
+
+    #[test]
+    fn a_holder_that_has_not_begun_gets_the_expiry_of_the_new_job() {
+        let changed = |claim_seq, before, new: NewJob| {
+            let holder = holder(JobState::Pending).expiry(claim_seq, before);
+            match OnConflict::Replace.decide(&new, &holder, 2_000) {
+                Some(HolderChange::Replace {
+                    expires_at,
+                    had_expiry,
+                    ..
+                }) => (expires_at, had_expiry),
+                other => panic!("expected a replacement, found {other:?}"),
+            }
+        };
+        let expiring = || job().expires_in(2 * SECOND);
+        assert_eq!(changed(0, None, job()), (None, false));
+        assert_eq!(changed(0, Some(3_000), job()), (None, true));
+        assert_eq!(changed(0, None, expiring()), (Some(4_000), false));
+        assert_eq!(changed(0, Some(3_000), expiring()), (Some(4_000), true));
+        // It has begun, and waits for a retry.
+        assert_eq!(changed(1, None, expiring()), (None, false));
+        // It was only claimed after its expiry, so it has not begun.
+        assert_eq!(changed(1, Some(1_000), expiring()), (Some(4_000), true));
     }
 
     #[test]

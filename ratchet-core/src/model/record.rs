@@ -39,6 +39,10 @@ pub struct JobRecord {
     pub created_at: Timestamp,
     /// When the job reached a terminal state; `None` before that.
     pub finished_at: Option<Timestamp>,
+    /// When the job expires ([`NewJob::expires_in`](crate::NewJob::expires_in)). `None` if it never
+    /// does, such as a job that has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// The number of attempts since the job was enqueued or requeued. A body that succeeds, fails
     /// or is cancelled counts as an attempt. A body that snoozes does not.
     pub attempts: u32,
@@ -79,6 +83,7 @@ impl JobRecord {
             run_at,
             created_at,
             finished_at: None,
+            expires_at: None,
             attempts: 0,
             crash_count: 0,
             claim_seq: 0,
@@ -91,6 +96,15 @@ impl JobRecord {
             last_error: None,
             signal: None,
         }
+    }
+
+    /// Returns whether the job ended as [`Cancelled`](JobState::Cancelled) because it had not begun
+    /// before its expiry. This is also true if it was cancelled after its expiry and before a pass
+    /// ended it.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        let expired = |expiry| self.finished_at.is_some_and(|end| end >= expiry);
+        self.state == JobState::Cancelled && self.expires_at.is_some_and(expired)
     }
 
     /// Removes data that may be large. The payload of the job and the payload of a delivered signal
@@ -216,10 +230,12 @@ pub enum AttemptOutcome {
     /// The node gave the claim back, because the store's reply with the claim never reached the
     /// node.
     Undelivered = 7,
+    /// The job was claimed only after its expiry, so it was cancelled without running.
+    Expired = 8,
 }
 
 impl AttemptOutcome {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Succeeded,
         Self::Retried,
         Self::Failed,
@@ -228,6 +244,7 @@ impl AttemptOutcome {
         Self::Cancelled,
         Self::Lost,
         Self::Undelivered,
+        Self::Expired,
     ];
 
     /// Returns the number with which stores save the outcome.

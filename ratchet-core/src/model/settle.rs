@@ -64,6 +64,9 @@ pub enum Outcome {
     /// The job is cancelled, because its cancellation was requested or because the body itself
     /// asked for the cancellation.
     Cancelled,
+    /// The job is cancelled, because it was claimed only after its expiry. No body ran, so this
+    /// does not count as an attempt.
+    Expired,
 }
 
 /// A request to settle one claim: to end the claim and to store its outcome.
@@ -112,7 +115,7 @@ impl Settlement {
         };
         let counts_attempt = !matches!(
             outcome,
-            Outcome::Snoozed { .. } | Outcome::Released | Outcome::Undelivered
+            Outcome::Snoozed { .. } | Outcome::Released | Outcome::Undelivered | Outcome::Expired
         );
         Self {
             token,
@@ -180,6 +183,7 @@ impl Settlement {
             Outcome::Released => effect(JobState::Pending, AttemptOutcome::Released),
             Outcome::Undelivered => effect(JobState::Pending, AttemptOutcome::Undelivered),
             Outcome::Cancelled => effect(JobState::Cancelled, AttemptOutcome::Cancelled),
+            Outcome::Expired => effect(JobState::Cancelled, AttemptOutcome::Expired),
         }
     }
 
@@ -303,6 +307,7 @@ mod tests {
             Outcome::Released,
             Outcome::Undelivered,
             Outcome::Cancelled,
+            Outcome::Expired,
         ]
     }
 
@@ -342,7 +347,7 @@ mod tests {
                 Settlement::new(token, outcome).effect(false).attempts_added
             })
             .collect();
-        assert_eq!(added, [1, 1, 1, 0, 0, 0, 1]);
+        assert_eq!(added, [1, 1, 1, 0, 0, 0, 1, 0]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::model::{
     ActionOutcome, After, Attempt, AttemptOutcome, Claim, FairKey, Fenced, HeldClaim, HolderChange,
     JobInput, JobRecord, JobSpec, KeyHolder, LanePlace, Link, LinkState, NewJob, NextRun,
     OwnedClaim, Owner, Progress, ReclaimEffect, Reclaimed, Report, ReportKind, Reported,
-    Settlement, SignalRecord,
+    Settlement, SignalRecord, is_expired,
 };
 use crate::state::{JobAction, JobState, Response};
 use crate::time::{Timestamp, duration_millis, from_millis, to_millis};
@@ -74,6 +74,7 @@ impl StoredJob {
             record.state = JobState::Blocked;
         }
         record.signal = await_signal(spec, now);
+        record.expires_at = new.resolve_expiry(now).map(from_millis);
         Self {
             record,
             links: vec![LinkState::Open; spec.after.len()],
@@ -128,9 +129,12 @@ impl StoredJob {
         OwnedClaim::new(self.token(), self.record.cancel_requested)
     }
 
-    /// Claims the job, which must be pending, for this node. `[claim.running]`
+    /// Claims the job, which must be pending, for this node. Before its expiry, the job thereby
+    /// begins, and no longer expires. `[claim.running]` `[expiry.begun]` `[expiry.claim]`
     pub fn claim(&mut self, node: NodeId, now: i64) -> Claim {
         self.enter(JobState::Running, now);
+        let expiry = self.record.expires_at;
+        self.record.expires_at = expiry.filter(|expiry| is_expired(to_millis(*expiry), now));
         self.record.claim_seq += 1;
         self.record.node = Some(node);
         self.record.claimed_at = Some(from_millis(now));
@@ -295,6 +299,7 @@ impl StoredJob {
         job.crash_count = 0;
         job.last_error = None;
         job.run_at = from_millis(now);
+        job.expires_at = None;
     }
 
     /// Changes the job, because a new job has its unique key. `[keys.replace]` `[keys.debounce]`
@@ -305,10 +310,12 @@ impl StoredJob {
                 payload,
                 payload_version,
                 run_at,
+                expires_at,
                 ..
             } => {
                 self.move_to(*run_at);
                 let job = &mut self.record;
+                job.expires_at = expires_at.map(from_millis);
                 job.spec.payload = payload.clone();
                 job.spec.payload_version = *payload_version;
                 job.checkpoint = None;
@@ -329,6 +336,7 @@ impl StoredJob {
             let kind = job.spec.route.kind.clone();
             let (run_at, created_at) = (to_millis(job.run_at), to_millis(job.created_at));
             KeyHolder::new(job.id, job.state, kind, run_at, created_at)
+                .expiry(job.claim_seq, job.expires_at.map(to_millis))
         })
     }
 
@@ -412,6 +420,25 @@ impl StoredJob {
 
     /// Cancels a blocked job, because the condition of one of its links can no longer be met.
     pub fn cancel(&mut self, now: i64) {
+        self.enter(JobState::Cancelled, now);
+    }
+
+    /// Returns when the job expires if it does not begin before. `None` if it never expires, or does
+    /// not wait.
+    #[must_use]
+    pub fn expiry(&self) -> Option<i64> {
+        let waiting = self.record.state.is_waiting();
+        self.record.expires_at.filter(|_| waiting).map(to_millis)
+    }
+
+    /// Returns whether the job waits although its expiry has passed. `[expiry.pass]`
+    #[must_use]
+    pub fn is_overdue(&self, now: i64) -> bool {
+        self.expiry().is_some_and(|expiry| is_expired(expiry, now))
+    }
+
+    /// Cancels a waiting job, because it has not begun before its expiry. `[expiry.pass]`
+    pub fn expire(&mut self, now: i64) {
         self.enter(JobState::Cancelled, now);
     }
 

@@ -28,6 +28,7 @@ macro_rules! store_calls {
                 idempotent count_jobs(filter: &JobFilter) -> StateCounts;
                 idempotent history(job: JobId) -> Vec<Attempt>;
                 once purge(request: &PurgeRequest) -> Guarded<u64>;
+                once expire_jobs(limit: usize) -> Vec<JobId>;
             }
             required QueueStore as queues {
                 once pause(request: &PauseRequest) -> Changed;

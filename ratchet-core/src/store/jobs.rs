@@ -34,6 +34,8 @@ pub trait JobStore: Debug + Send + Sync {
     ///   key prevents this. Nor does a job that replaced a payload (`[keys.replace]`).
     /// - **[enqueue.due]** The due time of `RunAt::Now` and `RunAt::In` is computed from the
     ///   database's clock.
+    /// - **[expiry.enqueue]** A job with an [expiry](NewJob::expiry) is stored with the time at which
+    ///   it expires. An expiry of `RunAt::In` is measured from the enqueue, by the database's clock.
     /// - **[enqueue.validate]** The door refuses jobs that [`NewJob::validate_all`] refuses, and
     ///   jobs that need a feature which the store does not have, so a store never receives them.
     /// - **[keys.idempotency]** If the idempotency key of a job was ever used, the job is not
@@ -63,6 +65,9 @@ pub trait JobStore: Debug + Send + Sync {
     ///   not change.
     /// - **[keys.restart]** With `Restart`, the call also requests the cancellation of a holder
     ///   that is `Running`. With the other values, it does not.
+    /// - **[expiry.replace]** With `Replace`, `Debounce` or `Restart`, a holder that gets a new
+    ///   payload and has not begun also gets the [expiry](NewJob::expiry) of the new job, or loses
+    ///   its own. A holder that has begun still has none.
     /// - **[keys.kind]** If the holder is of another kind, the answer is `Duplicate` as with
     ///   `Keep`, and the holder does not change.
     /// - **[keys.both]** If the idempotency key and the unique key of a new job belong to two
@@ -129,6 +134,11 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.awaited]** [`Claim::awaited`](crate::model::Claim::awaited) is true if the job is
     ///   in a batch, or if another job was linked to the job before the claim. The store may also
     ///   set it to true for other jobs.
+    /// - **[expiry.begun]** A job that is claimed before its expiry has begun. From then on it has no
+    ///   expiry, whatever becomes of the claim.
+    /// - **[expiry.claim]** A job may be claimed after its expiry. It then keeps its expiry, and
+    ///   [`Claim::expires_at`](crate::model::Claim::expires_at) contains it. For every other claim,
+    ///   this is `None`.
     /// - **[claim.damaged]** If a due job cannot be read, the call does not return the job. It ends
     ///   the job as `Failed`, with an error that says so, and with everything that follows from an
     ///   end: its lane, its children and its batch move on, and its unique key is free. Whether the
@@ -336,6 +346,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[requeue.fresh]** A requeued job is due now, its attempts and crashes are 0, and it has
     ///   no error. It can be claimed like any other job, unless `[lane.requeue]` or
     ///   `[link.requeue]` makes it `Blocked`. Its `claim_seq` and its history do not change.
+    /// - **[expiry.requeue]** A requeued job has no expiry.
     /// - **[requeue.key]** A requeued job gets its unique key again, unless another job has the
     ///   key. In that case the answer is `KeyTaken`, and the requeued job does not change.
     /// - **[requeue.pass]** In a requeue by filter, a job that is `KeyTaken` counts towards `limit`
@@ -506,6 +517,23 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Errors
     /// `Invalid`, or a failure of the store.
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
+
+    /// Cancels jobs that have not begun before their expiry: up to `limit` jobs, the longest overdue
+    /// first.
+    ///
+    /// # Contract
+    /// - **[expiry.pass]** A job that is `Pending`, `Blocked` or `Paused` at its expiry, and not
+    ///   before, becomes `Cancelled`. No attempt is counted or added to its history. As for any
+    ///   other end, its unique key is freed, its lane continues, its batch counts it, and the links
+    ///   on it are decided. A `Running` job does not change. Of concurrent calls, only one ends the
+    ///   job. Each call returns the jobs that it ended, in order of id.
+    /// - **[expiry.limit]** A call ends at most `limit` jobs, and fewer only if fewer are overdue.
+    /// - **[expiry.kept]** A job that was cancelled keeps its expiry, also in the archive, so
+    ///   [`JobRecord::is_expired`] tells why it ended.
+    ///
+    /// # Errors
+    /// `Invalid` for a limit of 0, or a failure of the store.
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>>;
 }
 
 /// Implements [`JobStore::act`] with [`JobStore::select`] and [`JobStore::act_on`], as the clause

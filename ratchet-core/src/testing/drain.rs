@@ -180,8 +180,8 @@ impl Drain<'_> {
     }
 }
 
-/// Returns the earliest of these times: `next_slot`, the due times of pending jobs after `now`, and
-/// the signal deadlines of blocked jobs after `now`.
+/// Returns the earliest of these times: `next_slot`, the due times of pending jobs after `now`, the
+/// signal deadlines of blocked jobs after `now`, and the expiries of waiting jobs after `now`.
 async fn next_due(
     node: &Node,
     queue: Option<&Name>,
@@ -190,15 +190,20 @@ async fn next_due(
 ) -> Result<Option<Timestamp>> {
     let mut filter = JobFilter::all()
         .state(JobState::Pending)
-        .state(JobState::Blocked);
+        .state(JobState::Blocked)
+        .state(JobState::Paused);
     filter.queue = queue.cloned();
     let mut page = PageRequest::first(PAGE).order(JobOrder::OldestFirst);
     let mut next = next_slot;
     loop {
         let read = node.client().list(&filter, &page).await?;
-        let due = read.jobs.iter().filter_map(|job| match job.state {
-            JobState::Pending => Some(job.run_at),
-            _ => job.signal.as_ref().map(|signal| signal.deadline),
+        let due = read.jobs.iter().flat_map(|job| {
+            let waits_for = match job.state {
+                JobState::Pending => Some(job.run_at),
+                JobState::Blocked => job.signal.as_ref().map(|signal| signal.deadline),
+                _ => None,
+            };
+            waits_for.into_iter().chain(job.expires_at)
         });
         next = due.filter(|due| *due > now).chain(next).min();
         if read.next.is_none() {
@@ -330,7 +335,7 @@ pub struct Drained {
     /// The number of jobs that will run again later, because the body asked for this or because
     /// only a newer node can read the payload.
     pub snoozed: usize,
-    /// The number of jobs that were cancelled.
+    /// The number of jobs that were cancelled, or that were claimed after their expiry.
     pub cancelled: usize,
     /// The number of claims that the node released or lost.
     pub lost: usize,
@@ -359,7 +364,7 @@ impl Drained {
             AttemptOutcome::Retried => &mut self.retried,
             AttemptOutcome::Failed => &mut self.failed,
             AttemptOutcome::Snoozed => &mut self.snoozed,
-            AttemptOutcome::Cancelled => &mut self.cancelled,
+            AttemptOutcome::Cancelled | AttemptOutcome::Expired => &mut self.cancelled,
             AttemptOutcome::Released | AttemptOutcome::Undelivered | AttemptOutcome::Lost => {
                 &mut self.lost
             }

@@ -295,10 +295,11 @@ const IDLE: &[(&str, usize, usize)] = &[
     // The leader sends a heartbeat every 5 s, usually before it searches for lost claims. The other
     // nodes send one every 30 s.
     ("heartbeat", 40, 5),
-    // Only the leader makes the next four calls: `renew` every 3 s, the others every 5 s.
+    // Only the leader makes the next five calls: `renew` every 3 s, the others every 5 s.
     ("nodes", 28, 0),
     ("reclaim", 28, 0),
     ("expire", 28, 0),
+    ("expire_jobs", 28, 0),
     ("renew", 42, 0),
     // Each candidate reads the lock only once a minute, because it receives the leader's beacons.
     ("inspect", 0, 2),

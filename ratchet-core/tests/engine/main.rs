@@ -9,6 +9,7 @@ mod clock_steps;
 mod contention;
 mod drain;
 mod election;
+mod expiry;
 mod hooks;
 mod kit;
 mod lanes;

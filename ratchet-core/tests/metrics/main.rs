@@ -78,6 +78,7 @@ scenarios! {
     upkeep::definitions_of_a_newer_release_are_met,
     upkeep::what_is_old_is_done_away_with,
     upkeep::signals_that_do_not_come,
+    upkeep::jobs_that_expire,
     upkeep::the_leader_measures_the_named_queues,
     upkeep::an_outage_is_logged_when_it_begins_and_when_it_ends,
     upkeep::what_alerts_watch_is_there_before_anything_happens,

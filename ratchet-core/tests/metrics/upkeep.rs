@@ -282,6 +282,24 @@ pub(crate) async fn signals_that_do_not_come(metrics: &Metrics) {
     node.stop().await.unwrap();
 }
 
+pub(crate) async fn jobs_that_expire(metrics: &Metrics) {
+    let world = World::new();
+    let job = world.job("late", |_| async { Ok(()) });
+    let claimed = world.enqueue(job.another().expires_in(SECOND)).await;
+    sleep(SECOND).await;
+    // The first claim may come before the first pass, or after it.
+    let node = world.start();
+    world.ended(claimed).await;
+    let settled = metrics.sum(JOBS_SETTLED, &[("outcome", "expired")]);
+    let passed = metrics.sum(JOBS_EXPIRED, &[]);
+    assert_eq!(settled + passed, 1.0);
+    let waits = world.enqueue(job.queue("other").capability("none").expires_in(SECOND));
+    let waits = waits.await;
+    world.ended(waits).await;
+    assert_eq!(metrics.sum(JOBS_EXPIRED, &[]), passed + 1.0);
+    node.stop().await.unwrap();
+}
+
 /// A store that returns every claimed definition as unreadable, as to a node of an older release.
 #[derive(Debug)]
 struct Old(MemoryStore);

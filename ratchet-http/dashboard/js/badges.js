@@ -8,12 +8,12 @@ export const STATES = ["pending", "running", "blocked", "paused", "succeeded", "
 
 const TONES = {
   pending: "wait", running: "busy", blocked: "held", paused: "warn", succeeded: "good", failed: "bad", cancelled: "gone",
-  retried: "warn", snoozed: "wait", released: "gone", lost: "bad", undelivered: "gone",
+  retried: "warn", snoozed: "wait", released: "gone", lost: "bad", undelivered: "gone", expired: "gone",
   lead: "busy", joining: "busy", active: "good", draining: "warn", left: "gone", dead: "bad", silent: "bad",
 };
 
 const SIGNS = {
-  retried: "recurring", snoozed: "pending", released: "cancelled", lost: "failed", undelivered: "cancelled",
+  retried: "recurring", snoozed: "pending", released: "cancelled", lost: "failed", undelivered: "cancelled", expired: "cancelled",
   joining: "pending", active: "succeeded", draining: "paused", left: "cancelled", dead: "failed", silent: "failed",
 };
 
@@ -24,12 +24,13 @@ const MEANINGS = {
   paused: "Paused by an operator",
   succeeded: "Succeeded",
   failed: "A dead letter: it failed and is not retried",
-  cancelled: "Cancelled by request",
+  cancelled: "Cancelled by request, because of a parent, or expired",
   retried: "Failed; another attempt follows",
   snoozed: "Postponed by the handler; does not count as an attempt",
   released: "Released by its node; does not count as an attempt",
   lost: "The job's node died or did not start the job in time",
   undelivered: "Claimed, but the response never reached the node; released",
+  expired: "Claimed only after its expiry; did not run",
   joining: "Started; does not claim jobs yet",
   active: "Claims and runs jobs",
   draining: "Finishes running jobs; claims no more",

@@ -80,6 +80,8 @@ pub enum Outcome {
     Lost,
     /// The claim was released because the node never received the response to its claim.
     Undelivered,
+    /// The job was claimed only after its expiry, and was cancelled without running.
+    Expired,
     /// An outcome that this version does not know.
     Other,
 }
@@ -95,6 +97,7 @@ impl From<AttemptOutcome> for Outcome {
             AttemptOutcome::Cancelled => Self::Cancelled,
             AttemptOutcome::Lost => Self::Lost,
             AttemptOutcome::Undelivered => Self::Undelivered,
+            AttemptOutcome::Expired => Self::Expired,
             _ => Self::Other,
         }
     }

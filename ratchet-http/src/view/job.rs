@@ -28,6 +28,11 @@ pub struct Job {
     pub created_at: At,
     /// Time at which the job ended. Null if the job has not ended.
     pub finished_at: Option<At>,
+    /// Time at which the job expires if it has not begun before. Null if the job never expires, or
+    /// has begun.
+    pub expires_at: Option<At>,
+    /// Whether the job was cancelled because it had not begun before its expiry.
+    pub expired: bool,
     /// Number of attempts of the job that have ended. Snoozed attempts and released claims do not
     /// count. The action `retry` resets this number to 0.
     pub attempts: u32,
@@ -116,6 +121,8 @@ impl From<&JobRecord> for Job {
             run_at: At(job.run_at),
             created_at: At(job.created_at),
             finished_at: job.finished_at.map(At),
+            expires_at: job.expires_at.map(At),
+            expired: job.is_expired(),
             attempts: job.attempts,
             max_attempts: spec.retry.max_attempts(),
             crash_count: job.crash_count,

@@ -316,12 +316,15 @@ COMMIT
 -- name: lock_holders
 -- Returns those of these jobs that have their unique keys, with the time, and locks them until the
 -- transaction ends. The snapshot of a transaction of the application may be older than a route, so
--- reads the routes with locks. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary
--- keys; locked in order of id, as in every call.
+-- reads the routes and the expiries with locks. [keys.replace] [keys.debounce] [keys.follow]
+-- [keys.kind] [expiry.replace] Primary keys; locked in order of id, as in every call.
 SELECT job.id, job.state,
        (SELECT kind FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
         WHERE route.id = job.route LOCK IN SHARE MODE),
-       job.run_at, job.created_at, {now}
+       job.run_at, job.created_at, {now}, job.claim_seq,
+       CASE WHEN job.flags & {expires} <> 0
+            THEN (SELECT expires_at FROM {schema}.expiries AS expiry FORCE INDEX (PRIMARY)
+                  WHERE expiry.job = job.id LOCK IN SHARE MODE) END
 FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 WHERE job.id IN ($1) AND job.flags & {unique_key} <> 0
 ORDER BY job.id
@@ -377,4 +380,51 @@ FROM (SELECT `key` FROM {schema}.idempotency_keys FORCE INDEX (idempotency_keys_
       FOR UPDATE SKIP LOCKED) AS free;
 DELETE used FROM {names @free} AS free
 STRAIGHT_JOIN {schema}.idempotency_keys AS used FORCE INDEX (PRIMARY) ON used.`key` = free.name;
+COMMIT
+
+-- name: add_expiries
+-- Stores when jobs expire. A NULL time means the delay after the enqueue. Must run in the
+-- transaction that has stored or locked the jobs. [expiry.enqueue] [expiry.replace] Primary key of
+-- jobs.
+INSERT INTO {schema}.expiries (job, expires_at)
+SELECT job.id, COALESCE(given.expires_at, job.created_at + given.delay)
+FROM {rows $1 (job id, expires_at bigint, delay bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+
+-- name: flag_expiries
+-- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
+-- [expiry.replace] Primary key of jobs.
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET flags = flags | {expires} WHERE id IN ($1)
+
+-- name: expiries_of
+-- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
+-- key.
+SELECT job, expires_at FROM {schema}.expiries FORCE INDEX (PRIMARY) WHERE job IN ($1)
+
+-- name: drop_expiries
+-- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
+-- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+DELETE FROM {schema}.expiries WHERE job IN ($1)
+
+-- name: overdue_expiries
+-- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
+-- overdue first. Also returns jobs that have ended in another way since the last pass.
+-- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
+SELECT expiry.job
+FROM {schema}.expiries AS expiry FORCE INDEX (expiries_open)
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = expiry.job
+WHERE expiry.closed = FALSE AND expiry.expires_at <= {now} AND job.state <> 3
+ORDER BY expiry.expires_at, expiry.job
+LIMIT $1
+
+-- name: close_expiries
+-- Marks those of these locked jobs that have expired as found by a pass, and returns them.
+-- [expiry.pass] Primary key.
+SET @now = {now};
+BEGIN;
+SELECT job FROM {schema}.expiries FORCE INDEX (PRIMARY)
+WHERE job IN ($1) AND closed = FALSE AND expires_at <= @now
+FOR UPDATE;
+UPDATE {schema}.expiries FORCE INDEX (PRIMARY) SET closed = TRUE
+WHERE job IN ($1) AND closed = FALSE AND expires_at <= @now;
 COMMIT

@@ -45,7 +45,7 @@ async fn a_segment_of_a_newer_version_is_named_and_nothing_follows_it() {
     let (reader, writer) = (open(&bucket).await, open(&bucket.other()).await);
     let job = add(&writer).await;
     for (from, to) in [
-        ("\"format\":1", "\"format\":2"),
+        ("\"format\":2", "\"format\":3"),
         ("\"enqueue\"", "\"novelty\""),
     ] {
         let mut known = Vec::new();

@@ -324,9 +324,11 @@ SELECT id FROM gone
 
 -- name: lock_holders
 -- Returns those of these jobs that have their unique keys, with the time, and locks them until the
--- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary keys; locked
--- in order of id, as in every call.
-SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}
+-- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] Primary
+-- keys; locked in order of id, as in every call.
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, {now}, job.claim_seq,
+       CASE WHEN job.flags & {expires} = {expires}
+            THEN (SELECT expires_at FROM {schema}.expiries AS expiry WHERE expiry.job = job.id) END
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
 WHERE job.id = ANY($1::uuid[]) AND job.flags & {unique_key} = {unique_key}
@@ -387,3 +389,50 @@ free AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {schema}.idempotency_keys WHERE key = ANY(ARRAY(SELECT key FROM free))
+
+-- name: add_expiries
+-- Stores when jobs expire. A NULL time means the delay after the enqueue. Must run in the
+-- transaction that has stored or locked the jobs. [expiry.enqueue] [expiry.replace] Primary key of
+-- jobs.
+INSERT INTO {schema}.expiries (job, expires_at)
+SELECT given.job, coalesce(given.expires_at, given.delay + (
+    SELECT created_at FROM {schema}.jobs AS job WHERE job.id = given.job))
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS given (job, expires_at, delay)
+
+-- name: flag_expiries
+-- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
+-- [expiry.replace] Primary key of jobs.
+UPDATE {schema}.jobs SET flags = flags | {expires} WHERE id = ANY($1::uuid[])
+
+-- name: expiries_of
+-- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
+-- key.
+SELECT job, expires_at FROM {schema}.expiries WHERE job = ANY($1::uuid[])
+
+-- name: drop_expiries
+-- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
+-- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+DELETE FROM {schema}.expiries WHERE job = ANY($1::uuid[])
+
+-- name: overdue_expiries
+-- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
+-- overdue first. Also returns jobs that have ended in another way since the last pass.
+-- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs: OFFSET
+-- 0 keeps the planner from hashing a whole table.
+SELECT expiry.job
+FROM {schema}.expiries AS expiry
+CROSS JOIN LATERAL (
+    SELECT state FROM {schema}.jobs AS job WHERE job.id = expiry.job OFFSET 0
+) AS job
+WHERE NOT expiry.closed AND expiry.expires_at <= (SELECT {now}) AND job.state <> 3
+ORDER BY expiry.expires_at, expiry.job
+LIMIT $1
+
+-- name: close_expiries
+-- Marks those of these locked jobs that have expired as found by a pass, and returns them.
+-- [expiry.pass] Primary key.
+WITH clock AS MATERIALIZED (SELECT {now} AS now)
+UPDATE {schema}.expiries AS expiry SET closed = true
+FROM clock
+WHERE expiry.job = ANY($1::uuid[]) AND NOT expiry.closed AND expiry.expires_at <= clock.now
+RETURNING expiry.job

@@ -67,8 +67,10 @@ SELECT unique_key FROM ratchet_job_data WHERE id = ?1
 
 -- name: find_holder
 -- Returns what an enqueue needs to know about the job that has a unique key. [keys.replace]
--- [keys.debounce] [keys.follow] [keys.kind] Uses primary keys.
-SELECT job.state, route.kind, job.run_at, job.created_at, job.data
+-- [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] Uses primary keys.
+SELECT job.state, route.kind, job.run_at, job.created_at, job.data, job.claim_seq,
+       CASE WHEN job.flags & {expires}
+            THEN (SELECT expires_at FROM ratchet_expiries AS expiry WHERE expiry.job = job.id) END
 FROM ratchet_jobs AS job
 JOIN ratchet_routes AS route ON route.id = job.route
 WHERE job.id = ?1 AND job.flags & {unique_key}
@@ -215,3 +217,39 @@ DELETE FROM ratchet_attempts WHERE job = ?1
 -- name: purge_tags
 -- Deletes the tags of a job. [purge.old] [delete.job] Uses ratchet_job_tags_of_job.
 DELETE FROM ratchet_job_tags WHERE job = ?1
+
+-- name: put_expiry
+-- Stores when a job expires, in place of an earlier expiry. [expiry.enqueue] [expiry.replace] Uses
+-- the primary key of ratchet_expiries.
+INSERT INTO ratchet_expiries (job, expires_at) VALUES (?1, ?2)
+ON CONFLICT (job) DO UPDATE SET expires_at = excluded.expires_at
+
+-- name: flag_expiry
+-- Marks a stored job as one with an expiry. [expiry.replace] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET flags = flags | {expires} WHERE id = ?1
+
+-- name: find_expiry
+-- Returns when a job expires. [expiry.enqueue] [expiry.claim] [expiry.kept] Uses the primary key of
+-- ratchet_expiries.
+SELECT expires_at FROM ratchet_expiries WHERE job = ?1
+
+-- name: overdue_expiries
+-- Returns the waiting jobs that have expired (ratchet_core::model::is_expired), the longest overdue
+-- first. [expiry.pass] [expiry.limit] Uses ratchet_expiries_open, read in its order, and the
+-- primary key of ratchet_jobs.
+SELECT expiry.job
+FROM ratchet_expiries AS expiry INDEXED BY ratchet_expiries_open
+CROSS JOIN ratchet_jobs AS job
+WHERE expiry.closed = 0 AND expiry.expires_at <= ?1 AND job.id = expiry.job AND job.state < 3
+ORDER BY expiry.expires_at, expiry.job
+LIMIT ?2
+
+-- name: close_expiry
+-- Marks the expiry of a job that has ended, so that no pass looks at it again. [expiry.kept] Uses
+-- the primary key of ratchet_expiries.
+UPDATE ratchet_expiries SET closed = 1 WHERE job = ?1
+
+-- name: drop_expiry
+-- Deletes the expiry of a job that has begun, was requeued or is deleted. [expiry.begun]
+-- [expiry.requeue] [expiry.replace] [purge.whole] Uses the primary key of ratchet_expiries.
+DELETE FROM ratchet_expiries WHERE job = ?1

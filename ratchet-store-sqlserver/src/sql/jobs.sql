@@ -397,15 +397,17 @@ SELECT id FROM @gone
 
 -- name: lock_holders
 -- Returns those of these jobs that have their unique keys, with the time, and locks them until the
--- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] Primary keys. The rows
--- are written unchanged, which locks them on every server.
+-- transaction ends. [keys.replace] [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] Primary
+-- keys. The rows are written unchanged, which locks them on every server.
 DECLARE @now bigint = {now};
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
 INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
 UPDATE job SET flags = job.flags
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
-SELECT job.id, job.state, route.kind, job.run_at, job.created_at, @now
+SELECT job.id, job.state, route.kind, job.run_at, job.created_at, @now, job.claim_seq,
+       CASE WHEN job.flags & {expires} = {expires}
+            THEN (SELECT expires_at FROM {schema}.expiries AS expiry WHERE expiry.job = job.id) END
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
@@ -474,3 +476,66 @@ FROM @free AS free
 INNER LOOP JOIN {schema}.idempotency_keys AS used WITH (FORCESEEK, ROWLOCK)
     ON used.[key] = free.name
 WHERE used.expires_at <= @now
+
+-- name: add_expiries
+-- Stores when jobs expire. A NULL time means the delay after the enqueue. Must run in the
+-- transaction that has stored or locked the jobs. [expiry.enqueue] [expiry.replace] Primary key of
+-- jobs.
+DECLARE @given TABLE (job binary(16) NOT NULL PRIMARY KEY, expires_at bigint NULL,
+                      delay bigint NOT NULL);
+INSERT INTO @given (job, expires_at, delay)
+SELECT CONVERT(binary(16), given.job, 2), given.expires_at, given.delay
+FROM OPENJSON(@P1) WITH (job char(32), expires_at bigint, delay bigint) AS given;
+INSERT INTO {schema}.expiries (job, expires_at)
+SELECT given.job, COALESCE(given.expires_at, job.created_at + given.delay)
+FROM @given AS given
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = given.job
+
+-- name: flag_expiries
+-- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
+-- [expiry.replace] Primary key of jobs.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+UPDATE job SET flags = job.flags | {expires}
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id
+
+-- name: expiries_of
+-- Returns when jobs expire. [expiry.enqueue] [expiry.begun] [expiry.claim] [expiry.kept] Primary
+-- key.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+SELECT job, expires_at FROM {schema}.expiries WHERE job IN (SELECT id FROM @wanted)
+
+-- name: drop_expiries
+-- Deletes the expiries of jobs that have begun, were requeued, get another expiry or are deleted.
+-- [expiry.begun] [expiry.requeue] [expiry.replace] [purge.whole] Primary key.
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+DELETE expiry
+FROM @wanted AS wanted
+INNER LOOP JOIN {schema}.expiries AS expiry WITH (FORCESEEK, ROWLOCK) ON expiry.job = wanted.id
+
+-- name: overdue_expiries
+-- Returns the jobs that have expired (ratchet_core::model::is_expired) and do not run, the longest
+-- overdue first. Also returns jobs that have ended in another way since the last pass.
+-- [expiry.pass] [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
+DECLARE @now bigint = {now};
+SELECT TOP (@P1) expiry.job
+FROM {schema}.expiries AS expiry
+INNER LOOP JOIN {schema}.jobs AS job ON job.id = expiry.job
+WHERE expiry.closed = 0 AND expiry.expires_at <= @now AND job.state + 0 <> 3
+ORDER BY expiry.expires_at, expiry.job
+
+-- name: close_expiries
+-- Marks those of these locked jobs that have expired as found by a pass, and returns them.
+-- [expiry.pass] Primary key.
+DECLARE @now bigint = {now};
+DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
+INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
+UPDATE {schema}.expiries SET closed = 1
+OUTPUT inserted.job
+FROM @wanted AS wanted{seek expiries}
+WHERE expiries.job = wanted.id
+  AND expiries.closed = 0 AND expiries.expires_at <= @now
+OPTION (FORCE ORDER, LOOP JOIN)

@@ -54,6 +54,7 @@ pub(super) enum Step {
     PurgeBatches(BatchPurge),
     Deliver(Signal),
     Expire,
+    ExpireJobs,
     /// Moves the clock forward by this duration.
     Advance(Duration),
     /// Replaces the handle on the store with a new one.
@@ -177,6 +178,7 @@ impl Step {
                 Answer::Page(page.jobs, page.next)
             }
             Self::Purge(request) => Answer::Purged(jobs.purge(request).await?),
+            Self::ExpireJobs => Answer::Expired(jobs.expire_jobs(1_000).await?),
             Self::Count(filter) => Answer::Counts(jobs.count_jobs(filter).await?),
             Self::Archive(request) => Answer::Purged(archive(store).archive(request).await?),
             Self::Archived(ids) => Answer::Archived(archive(store).archived(ids).await?),

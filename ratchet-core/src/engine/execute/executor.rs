@@ -87,9 +87,13 @@ pub(crate) async fn slot(run: Arc<ExecutorHandles>, pool: usize) {
     }
 }
 
-/// Runs one claimed job to its end, or snoozes it if it is a suspect that has to wait.
+/// Runs one claimed job to its end, or snoozes it if it is a suspect that has to wait. If the job
+/// was claimed only after its expiry, ends it instead.
 pub(crate) async fn admit(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
-    if ready.claim.crash_count < run.common.config.isolate_from() {
+    if ready.claim.is_expired() {
+        let expired = Settlement::new(ready.claim.token, Outcome::Expired);
+        run.claims.settle_ended(pool, &ready.claim, expired);
+    } else if ready.claim.crash_count < run.common.config.isolate_from() {
         execute(run, pool, ready).await;
     } else if let Some(_alone) = run.suspects.admit() {
         execute(run, pool, ready).await;

@@ -38,6 +38,7 @@ pub(super) fn ended(span: &Span, end: &Settlement) {
         Outcome::Released => ("released", None),
         Outcome::Undelivered => ("undelivered", None),
         Outcome::Cancelled => ("cancelled", None),
+        Outcome::Expired => ("expired", None),
     };
     told(span, outcome, error.map(String::as_str));
 }

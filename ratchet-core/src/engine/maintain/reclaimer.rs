@@ -10,7 +10,7 @@
 //! After an outage of the database, or a step of its clock, the silence of other nodes counts only
 //! after `dead_after`. In this time, these nodes can send a heartbeat. A job whose crash budget is
 //! used up is settled as failed, by the same fenced write as every other settlement. The same
-//! passes fail jobs whose signal did not arrive in time.
+//! passes fail jobs whose signal did not arrive in time, and end jobs that have expired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,11 +42,11 @@ const SKIPPED: u32 = 11;
 /// After a successful reclaim call, this node's reclaim passes count as successful for this many
 /// intervals between passes.
 const PASSES: u32 = 3;
-/// Maximum number of jobs that one call marks as failed because their signal did not arrive in
-/// time.
+/// Maximum number of jobs that one call ends because their signal did not arrive in time, or because
+/// they have expired.
 const PASS: usize = 500;
 /// Divisor that reduces the number of jobs per call after a call exceeds the store's deadline. The
-/// first call of a pass fails up to [`PASS`] jobs.
+/// first call of a pass ends up to [`PASS`] jobs.
 const FEWER: usize = 8;
 /// Time from the last heartbeat of an ended node until its record is deleted.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3_600);
@@ -97,7 +97,7 @@ pub(crate) async fn run(run: Arc<ReclaimerHandles>) {
 }
 
 /// Makes one pass: reads the nodes, sends a heartbeat, marks silent nodes dead, reclaims lost
-/// claims, and fails jobs whose signal did not arrive in time.
+/// claims, fails jobs whose signal did not arrive in time, and ends jobs that have expired.
 async fn tick(run: &ReclaimerHandles) -> Result<()> {
     let (calls, config) = (&run.common.calls, &run.common.config);
     // Most sweeps would change nothing, and a guarded write costs several statements. To skip such
@@ -142,7 +142,7 @@ async fn tick(run: &ReclaimerHandles) -> Result<()> {
         let moved = reclaimed.iter().any(|lost| !lost.exhausted);
         let more = reclaimed.len() == request.limit && (moved || matches!(failed, Ok(1..)));
         if failed.is_err() || !more {
-            return failed.and(expire_signals(run).await);
+            return failed.and(end_late(run).await);
         }
     }
 }
@@ -165,39 +165,70 @@ async fn sweep(run: &ReclaimerHandles, sweep: NodeSweep) -> Result<()> {
     Ok(())
 }
 
-/// Fails the jobs whose signal did not arrive in time. If a store call exceeds its deadline, the
-/// next call fails fewer jobs: the store also updates all jobs that wait for a failed job, and
-/// these may be many.
-pub(crate) async fn expire_signals(run: &ReclaimerHandles) -> Result<()> {
-    if run.common.calls.store().signals().is_none() {
-        return Ok(());
-    }
+/// Fails the jobs whose signal did not arrive in time, and ends the jobs that have expired.
+pub(crate) async fn end_late(run: &ReclaimerHandles) -> Result<()> {
+    let calls = &run.common.calls;
+    let signals = async {
+        if calls.store().signals().is_none() {
+            return Ok(());
+        }
+        let pass = |limit| {
+            calls.call("expire", move |store| async move {
+                match store.signals() {
+                    Some(signals) => signals.expire(limit).await,
+                    None => Ok(Vec::new()),
+                }
+            })
+        };
+        let ended = |jobs| {
+            metrics::signals_expired(jobs);
+            tracing::warn!(jobs, "failed jobs whose signal did not arrive in time");
+        };
+        in_passes(run, pass, ended).await
+    };
+    let signals = signals.await;
+    let pass = |limit| {
+        calls.call("expire_jobs", move |store| async move {
+            store.jobs().expire_jobs(limit).await
+        })
+    };
+    let ended = |jobs| {
+        metrics::jobs_expired(jobs);
+        tracing::info!(
+            jobs,
+            "cancelled jobs that had not begun before their expiry"
+        );
+    };
+    signals.and(in_passes(run, pass, ended).await)
+}
+
+/// Calls `pass`, which ends up to the given number of jobs, until it ends fewer. If a store call
+/// exceeds its deadline, the next call ends fewer jobs: the store also updates all jobs that wait
+/// for an ended job, and these may be many. Passes the number of jobs that a call ended to `ended`.
+async fn in_passes<F>(
+    run: &ReclaimerHandles,
+    pass: impl Fn(usize) -> F,
+    ended: impl Fn(usize),
+) -> Result<()>
+where
+    F: Future<Output = Result<Vec<JobId>>>,
+{
     let mut limit = PASS;
     loop {
-        let expire = run.common.calls.call("expire", |store| async move {
-            match store.signals() {
-                Some(signals) => signals.expire(limit).await,
-                None => Ok(Vec::new()),
-            }
-        });
-        let expired = match expire.await {
+        let late = match pass(limit).await {
             Err(error) if error.kind() == StoreErrorKind::Timeout && limit > 1 => {
-                tracing::warn!(%error, limit, "failing jobs whose signal did not arrive timed out; \
-                    retrying with fewer jobs at once");
+                tracing::warn!(%error, limit, "ending jobs whose time is over timed out; retrying \
+                    with fewer jobs at once");
                 limit = (limit / FEWER).max(1);
                 continue;
             }
-            expired => expired?,
+            late => late?,
         };
-        metrics::signals_expired(expired.len());
-        if !expired.is_empty() {
-            tracing::warn!(
-                jobs = expired.len(),
-                "failed jobs whose signal did not arrive in time"
-            );
+        if !late.is_empty() {
+            ended(late.len());
             run.wake_queue.wake(None);
         }
-        if expired.len() < limit {
+        if late.len() < limit {
             return Ok(());
         }
     }

@@ -84,7 +84,8 @@ impl Recurring {
     /// Sets the job that runs. For each slot, a copy of `job` is enqueued, which is due at the time
     /// of the slot.
     ///
-    /// `job` itself must have no idempotency key, lane, trace, due time, parent, batch or signal.
+    /// `job` itself must have no idempotency key, lane, trace, due time, expiry, parent, batch or
+    /// signal.
     /// It may have a unique key if the definition has [`Overlap::Skip`]. A slot is then skipped
     /// while any unfinished job has this key, also one that a client or another definition has
     /// enqueued, and the job of a slot makes their jobs duplicates.
@@ -172,6 +173,8 @@ fn template(job: &NewJob) -> Result<JobSpec, InvalidInput> {
         ("on_conflict", job.changes_holder()),
         ("all_or_nothing", job.is_all_or_nothing()),
         ("unique_for", job.key_lifetime().is_some()),
+        ("expires_in", matches!(job.expiry(), Some(RunAt::In(_)))),
+        ("expires_at", matches!(job.expiry(), Some(RunAt::At(_)))),
     ] {
         if set {
             return Err(refused(field));
@@ -421,6 +424,8 @@ mod tests {
             (job().after(JobId::new(), Condition::Ended), "parent"),
             (job().in_batch(BatchId::new()), "batch"),
             (job().wait_for("s", Duration::from_secs(1)), "signal"),
+            (job().expires_in(Duration::from_secs(1)), "expires_in"),
+            (job().expires_at(time::from_millis(1)), "expires_at"),
         ] {
             assert_eq!(field(whole_one().job(job)), refused);
         }

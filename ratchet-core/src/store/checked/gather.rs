@@ -76,12 +76,12 @@ impl Drop for Lead {
 
 impl Gather {
     /// Returns whether these jobs may be stored together with those of other calls: a single small
-    /// job without keys, lane and links, so that no lock of another job can make it wait.
+    /// job without keys, lane, links and expiry, so that no lock of another job can make it wait.
     pub(super) fn admits(jobs: &[NewJob]) -> bool {
         let [job] = jobs else { return false };
         let spec = job.spec();
         !spec.has_keys()
-            && !spec.needs_transaction()
+            && !job.needs_transaction()
             && spec.recurring.is_none()
             && spec.payload.as_str().len() <= LARGEST
     }

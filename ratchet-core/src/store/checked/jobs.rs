@@ -4,7 +4,7 @@ use super::gather::Gather;
 use super::{Checked, Repeat, check, check_enqueue};
 use crate::error::Result;
 use crate::id::{ClaimToken, JobId};
-use crate::limits::{MAX_BATCH, check_batch};
+use crate::limits::{MAX_BATCH, check_batch, check_limit};
 use crate::model::{
     Acted, Attempt, Claim, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded, JobFilter,
     JobInput, JobPage, JobRecord, JobSelector, NewJob, PageRequest, PurgeRequest, ReclaimRequest,
@@ -153,5 +153,11 @@ impl<S: Store + ?Sized> JobStore for Checked<S> {
             self.store.jobs().purge(request)
         })
         .await
+    }
+
+    async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
+        check("expire_jobs", check_limit("limit", limit))?;
+        self.call("expire_jobs", || self.store.jobs().expire_jobs(limit))
+            .await
     }
 }

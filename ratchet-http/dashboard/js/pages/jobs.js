@@ -343,6 +343,7 @@ function detail(job) {
   if (job.last_error && job.state === "succeeded") {
     return [h("span", { class: "under" }, "an earlier attempt failed:"), h("span", { class: "excerpt muted", title: job.last_error }, excerpt(job.last_error))];
   }
+  if (job.expired) return h("span", { class: "muted" }, "expired before it began");
   if (job.last_error) return h("span", { class: "excerpt", title: job.last_error }, excerpt(job.last_error));
   if (job.state === "blocked" && job.signal) return h("span", { class: "muted" }, "waits for the signal ", job.signal.key);
   return "";

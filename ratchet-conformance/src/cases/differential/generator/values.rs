@@ -188,6 +188,9 @@ impl Generator {
         if number % 3 == 2 && self.workflows {
             job = conflicting(job, number);
         }
+        if number % 7 == 3 {
+            job = expiring(job, number);
+        }
         self.fresh.push(job.id());
         self.jobs.push(job.clone());
         job
@@ -367,5 +370,15 @@ fn conflicting(job: NewJob, number: usize) -> NewJob {
         0 => job.debounce(delay, delay * 3),
         1 => job.on_conflict(OnConflict::Restart),
         _ => job.on_conflict(OnConflict::Replace),
+    }
+}
+
+/// Lets the job expire, soon after it is due. Depends on `number`, as `conflicting` does.
+fn expiring(job: NewJob, number: usize) -> NewJob {
+    let after = Duration::from_millis([1, 900, 2_000, 5_000][number / 7 % 4]);
+    match job.due() {
+        RunAt::Now => job.expires_in(after),
+        RunAt::In(delay) => job.expires_in(delay + after),
+        RunAt::At(due) => job.expires_at(due + after),
     }
 }
