@@ -27,25 +27,25 @@ pub const OWN_QUEUES: usize = 16;
 
 /// An entry of the dictionary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Entry {
+pub enum RouteEntry {
     /// The route of the jobs of one queue.
     Own(Route),
     /// The route of the jobs of this kind and capability, without a permit, of all shared queues.
-    Shared(Shared),
+    Shared(SharedRoute),
     /// No job has this entry. It makes the queue an own queue.
     Marker(Name),
 }
 
 /// A route without its queue, for jobs that need no permit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Shared {
+pub struct SharedRoute {
     /// The kind of the jobs.
     pub kind: Name,
     /// The capability that a node must have to run the jobs.
     pub capability: Option<Name>,
 }
 
-impl Shared {
+impl SharedRoute {
     /// Returns the route of a job in this queue.
     #[must_use]
     pub fn in_queue(&self, queue: Name) -> Route {
@@ -58,7 +58,7 @@ impl Shared {
     }
 }
 
-impl Entry {
+impl RouteEntry {
     /// Creates an entry from the texts that stores keep. A shared route has no queue, and a marker
     /// has no kind. [`texts`](Self::texts) returns the texts.
     ///
@@ -81,7 +81,7 @@ impl Entry {
             else {
                 return Err(InvalidInput::new("permit", "belongs to no queue"));
             };
-            return Ok(Self::Shared(Shared { kind, capability }));
+            return Ok(Self::Shared(SharedRoute { kind, capability }));
         }
         if kind.is_empty() {
             return Name::new("queue", queue).map(Self::Marker);
@@ -123,7 +123,7 @@ pub struct Streams<I> {
     /// The routes of single queues that match the request, in the order of their ids.
     pub own: Vec<(I, Route)>,
     /// The shared routes that match the request, whatever the queue.
-    pub shared: Vec<(I, Shared)>,
+    pub shared: Vec<(I, SharedRoute)>,
     /// The queues whose jobs of the shared routes match, each once.
     pub queues: Selection,
 }
@@ -132,7 +132,7 @@ pub struct Streams<I> {
 ///
 /// ```
 /// use ratchet::Route;
-/// use ratchet_core::dictionary::{Dictionary, Entry, Place};
+/// use ratchet_core::dictionary::{Dictionary, RouteEntry, Place};
 ///
 /// # fn main() -> Result<(), ratchet::InvalidInput> {
 /// let mut dictionary = Dictionary::new(1);
@@ -152,7 +152,7 @@ pub struct Dictionary<I> {
     routes: BTreeMap<I, Route>,
     /// The ids of the routes for jobs with a fair key.
     fair: BTreeSet<I>,
-    shared: BTreeMap<I, Shared>,
+    shared: BTreeMap<I, SharedRoute>,
     /// The ids of each route, for jobs without and for jobs with a fair key.
     ids: HashMap<Route, [Option<I>; 2]>,
     /// The ids of the shared routes of each kind.
@@ -187,9 +187,9 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
     }
 
     /// Adds a stored entry. `fair` tells whether its jobs have a fair key.
-    pub fn add(&mut self, id: I, entry: Entry, fair: bool) {
+    pub fn add(&mut self, id: I, entry: RouteEntry, fair: bool) {
         match entry {
-            Entry::Own(route) => {
+            RouteEntry::Own(route) => {
                 if fair {
                     self.fair.insert(id);
                 }
@@ -199,12 +199,12 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
                 self.ids.entry(route.clone()).or_default()[usize::from(fair)] = Some(id);
                 self.routes.insert(id, route);
             }
-            Entry::Shared(shared) => {
+            RouteEntry::Shared(shared) => {
                 let of_kind = self.shared_ids.entry(shared.kind.clone()).or_default();
                 of_kind.push((shared.capability.clone(), id));
                 self.shared.insert(id, shared);
             }
-            Entry::Marker(queue) => {
+            RouteEntry::Marker(queue) => {
                 self.own.insert(queue.clone());
                 self.marked.insert(queue);
             }
@@ -216,7 +216,7 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
     /// # Errors
     /// If the cache lacks the entry, returns the entry to add. The caller must first make sure that
     /// the cache is up to date, because a stored entry that the cache lacks may change the answer.
-    pub fn place(&self, route: &Route, fair: bool) -> Result<Place<I>, Entry> {
+    pub fn place(&self, route: &Route, fair: bool) -> Result<Place<I>, RouteEntry> {
         if let Some(id) = self.ids.get(route).and_then(|ids| ids[usize::from(fair)]) {
             return Ok(Place { id, shared: false });
         }
@@ -224,7 +224,7 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
             || self.own.len() < self.own_queues
             || self.own.contains(&route.queue)
         {
-            return Err(Entry::Own(route.clone()));
+            return Err(RouteEntry::Own(route.clone()));
         }
         let of_kind = self.shared_ids.get(&route.kind).into_iter().flatten();
         let found = of_kind
@@ -235,7 +235,7 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
                 id: *id,
                 shared: true,
             }),
-            None => Err(Entry::Shared(Shared {
+            None => Err(RouteEntry::Shared(SharedRoute {
                 kind: route.kind.clone(),
                 capability: route.capability.clone(),
             })),
@@ -254,7 +254,7 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
     }
 
     /// Returns the shared routes, in the order of their ids.
-    pub fn shared(&self) -> impl Iterator<Item = (I, &Shared)> {
+    pub fn shared(&self) -> impl Iterator<Item = (I, &SharedRoute)> {
         self.shared.iter().map(|(id, shared)| (*id, shared))
     }
 
@@ -308,8 +308,8 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
         }
     }
 
-    fn shared_for(&self, request: &ClaimRequest) -> Vec<(I, Shared)> {
-        let matches = |shared: &Shared| {
+    fn shared_for(&self, request: &ClaimRequest) -> Vec<(I, SharedRoute)> {
+        let matches = |shared: &SharedRoute| {
             let capability = shared.capability.as_ref();
             request.kinds.contains(&shared.kind)
                 && capability.map_or(request.untagged, |required| {
@@ -323,7 +323,7 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
     /// Returns the entries to add so that the queues that the request excludes become own. Without
     /// them, claims would skip the jobs of these queues again and again.
     #[must_use]
-    pub fn markers(&self, request: &ClaimRequest) -> Vec<Entry> {
+    pub fn markers(&self, request: &ClaimRequest) -> Vec<RouteEntry> {
         let Selection::Except(excluded) = &request.queues else {
             return Vec::new();
         };
@@ -332,7 +332,11 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
         }
         let unmarked = excluded.iter().filter(|queue| !self.own.contains(*queue));
         let unmarked: BTreeSet<&Name> = unmarked.collect();
-        unmarked.into_iter().cloned().map(Entry::Marker).collect()
+        unmarked
+            .into_iter()
+            .cloned()
+            .map(RouteEntry::Marker)
+            .collect()
     }
 
     /// Returns the entries of jobs that may match the filter. A job of a shared route matches only
@@ -431,7 +435,7 @@ mod tests {
         assert_eq!(all.markers(&excluding), []);
         assert!(put(&mut all, &route("a", "k"), false).shared);
         let markers = all.markers(&excluding);
-        assert_eq!(markers, [Entry::Marker(name("a"))]);
+        assert_eq!(markers, [RouteEntry::Marker(name("a"))]);
         for marker in markers {
             all.add(9, marker, false);
         }
@@ -486,23 +490,23 @@ mod tests {
 
     #[test]
     fn entries_round_trip_through_their_texts() {
-        let shared = Shared {
+        let shared = SharedRoute {
             kind: name("k"),
             capability: Some(name("gpu")),
         };
         let permitted = Route::from_texts("a", "k", "", "p").unwrap();
         let entries = [
-            Entry::Own(permitted),
-            Entry::Shared(shared),
-            Entry::Marker(name("a")),
+            RouteEntry::Own(permitted),
+            RouteEntry::Shared(shared),
+            RouteEntry::Marker(name("a")),
         ];
         for entry in entries {
             let [queue, kind, capability, permit] = entry.texts();
-            let read = Entry::from_texts(queue, kind, capability, permit);
+            let read = RouteEntry::from_texts(queue, kind, capability, permit);
             assert_eq!(read, Ok(entry));
         }
         for [queue, kind, capability, permit] in [["", "", "", ""], ["", "k", "", "p"]] {
-            assert!(Entry::from_texts(queue, kind, capability, permit).is_err());
+            assert!(RouteEntry::from_texts(queue, kind, capability, permit).is_err());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
 
-use ratchet_core::dictionary::{Dictionary, Entry, Place, Shared, Streams};
+use ratchet_core::dictionary::{Dictionary, Place, RouteEntry, SharedRoute, Streams};
 use ratchet_core::model::ClaimRequest;
 use ratchet_core::{InvalidInput, Name, Route, Selection};
 
@@ -52,7 +52,7 @@ pub(crate) struct Chosen {
     /// Id of each selected route of a single queue, and the route, in order of id.
     pub(crate) routes: Vec<(i32, Route)>,
     /// The selected shared routes.
-    shared: Vec<(i32, Shared)>,
+    shared: Vec<(i32, SharedRoute)>,
     /// The queues whose jobs of the shared routes are selected.
     queues: Selection,
     /// Ids of the routes for jobs with a fair key.
@@ -259,7 +259,7 @@ impl Routes {
         &self,
         on: &mut impl Run<D>,
         sql: &Statements<D>,
-        entry: &Entry,
+        entry: &RouteEntry,
         fair: bool,
     ) -> Result<u64> {
         let [queue, kind, capability, permit] = entry.texts();
@@ -303,7 +303,7 @@ impl Routes {
         if let Some(mark) = self.read(|known| known.entries.own(&route)) {
             return Ok(Some(mark));
         }
-        let entry = Entry::Own(route.clone());
+        let entry = RouteEntry::Own(route.clone());
         let mut lease = connections.liveness.lease().await?;
         self.add(&mut lease, sql, &entry, false).await?;
         Ok(self.read(|known| known.entries.own(&route)))
@@ -364,8 +364,8 @@ fn mark(row: &impl Row) -> Result<Mark> {
 }
 
 /// Reads the entry in a row of the statement `load_routes`.
-fn entry(row: &impl Row) -> Result<Entry> {
+fn entry(row: &impl Row) -> Result<RouteEntry> {
     let text = |column: usize| row.try_get::<&str>(2 + column);
-    let entry = Entry::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?;
+    let entry = RouteEntry::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?;
     Ok(entry)
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
-use ratchet_core::dictionary::{Dictionary, Entry, Place, Streams};
+use ratchet_core::dictionary::{Dictionary, Place, RouteEntry, Streams};
 use ratchet_core::model::{ClaimRequest, JobFilter};
 use ratchet_core::{Name, Route, time};
 use tokio::time::Instant;
@@ -199,7 +199,7 @@ impl Routes {
     /// Returns the number of a queue's own route of plain jobs. Stores the route first if it is
     /// new.
     pub(crate) async fn own(&self, side: &Side, route: Route) -> Result<i32> {
-        let entry = Entry::Own(route.clone());
+        let entry = RouteEntry::Own(route.clone());
         loop {
             self.refresh(side).await?;
             match self.read(|known| known.entries.own(&route)) {
@@ -226,7 +226,7 @@ impl Routes {
 
     /// Stores a new entry, unless another store has just stored the entry or another one with its
     /// number. The caller must then read the routes.
-    async fn add(&self, side: &Side, entry: &Entry, fair: bool) -> Result<()> {
+    async fn add(&self, side: &Side, entry: &RouteEntry, fair: bool) -> Result<()> {
         let [queue, kind, capability, permit] = entry.texts();
         let mut new = doc! {
             "_id": self.last().number + 1,
@@ -321,9 +321,9 @@ impl Routes {
 }
 
 /// Reads an entry from a document of the collection `routes`.
-fn entry(row: &RawDocument) -> Result<Entry> {
+fn entry(row: &RawDocument) -> Result<RouteEntry> {
     let text = |field| row::text(row, field).map(Option::unwrap_or_default);
-    Ok(Entry::from_texts(
+    Ok(RouteEntry::from_texts(
         text("queue")?,
         text("kind")?,
         text("capability")?,

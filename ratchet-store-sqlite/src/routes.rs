@@ -1,7 +1,7 @@
 //! The cache of the dictionary of routes. The row of a job contains only the id of its route.
 
 use ratchet_core::Route;
-use ratchet_core::dictionary::{Dictionary, Entry, Place};
+use ratchet_core::dictionary::{Dictionary, Place, RouteEntry};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
@@ -98,7 +98,7 @@ impl Routes {
                 Ok::<_, rusqlite::Error>(value.as_str().unwrap_or("\0"))
             };
             let id = mark.0;
-            match Entry::from_texts(text(2)?, text(3)?, text(4)?, text(5)?) {
+            match RouteEntry::from_texts(text(2)?, text(3)?, text(4)?, text(5)?) {
                 Ok(entry) => self.known.add(id, entry, row.get(6)?),
                 Err(error) => tracing::warn!(route = id, %error, "skipped a stored route that \
                     cannot be read"),
@@ -128,12 +128,17 @@ impl Routes {
     pub(crate) fn own(&mut self, conn: Connection<'_>, route: Route) -> Result<i64> {
         match self.known(conn)?.own(&route) {
             Some(id) => Ok(id),
-            None => self.add(conn, Entry::Own(route), false),
+            None => self.add(conn, RouteEntry::Own(route), false),
         }
     }
 
     /// Stores a new entry, and returns its id. The cache must be up to date.
-    pub(crate) fn add(&mut self, conn: Connection<'_>, entry: Entry, fair: bool) -> Result<i64> {
+    pub(crate) fn add(
+        &mut self,
+        conn: Connection<'_>,
+        entry: RouteEntry,
+        fair: bool,
+    ) -> Result<i64> {
         let [queue, kind, capability, permit] = entry.texts();
         self.last = conn
             .prepare_cached(&SQL.add_route)?
