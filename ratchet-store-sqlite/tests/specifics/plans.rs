@@ -34,7 +34,7 @@ const SMALL: [&str; 17] = [
     "recurring",
     "route",
     "shared",
-    "wanted ",
+    "wanted",
 ];
 
 /// Returns all statements by their names.
