@@ -92,6 +92,10 @@ impl<D: Dialect> SqlStore<D> {
         let Some(sql) = self.sql().own.queues() else {
             return Ok(0);
         };
+        // A node that claims jobs soon knows the routes that others have added.
+        if !self.routes().has_shared() {
+            return Ok(0);
+        }
         let limit = u64::try_from(limit).unwrap_or(u64::MAX);
         let misplaced = self.lease().await?.rows(sql.misplaced_jobs.query()).await?;
         let mut moved = 0;

@@ -291,6 +291,11 @@ impl Routes {
         Ok(())
     }
 
+    /// Returns whether the cache has shared routes.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.read(|known| known.entries.shared().next().is_some())
+    }
+
     /// Returns the mark of a queue's own route of plain jobs. If the route is not yet in the
     /// database, stores it there first. Returns `None` if another process used its id for another
     /// entry.

@@ -171,7 +171,10 @@ impl MongoStore {
     /// [queue.separate]
     async fn move_misplaced(&self, limit: usize) -> Inner<u64> {
         let side = self.main();
-        self.routes().refresh(side).await?;
+        // A node that claims jobs soon knows the routes that others have added.
+        if !self.routes().has_shared() {
+            return Ok(0);
+        }
         let mut queues: BTreeSet<Name> = self.read_pauses().await?.queues().cloned().collect();
         queues.extend(self.routes().marked());
         let mut moved = 0;

@@ -296,6 +296,11 @@ impl Routes {
         })
     }
 
+    /// Returns whether the cache has shared routes.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.read(|known| known.entries.shared().next().is_some())
+    }
+
     /// Returns the queues that have a marker in the cache.
     pub(crate) fn marked(&self) -> Vec<Name> {
         self.read(|known| known.entries.marked().cloned().collect())
