@@ -20,14 +20,14 @@ use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
     /// Stores the jobs of one call with one statement. If a job has a key, another statement first
-    /// looks up the keys of the jobs. If a job has a lane, links, a batch, a signal or an expiry, all
-    /// statements run in one transaction.
+    /// looks up the keys of the jobs. If a job has a lane, links, a batch, a signal or an expiry,
+    /// all statements run in one transaction.
     ///
     /// Jobs without keys, lanes, links, batches, signals, expiries and recurring definitions are
-    /// assumed to be new. However, a job may already be stored, if this call repeats an earlier call whose
-    /// response was lost. If some jobs of the call have tags, the insert statement skips stored
-    /// jobs. Without tags, it fails because of a stored job, and all jobs are then stored in the
-    /// same way as jobs with keys.
+    /// assumed to be new. However, a job may already be stored, if this call repeats an earlier
+    /// call whose response was lost. If some jobs of the call have tags, the insert statement skips
+    /// stored jobs. Without tags, it fails because of a stored job, and all jobs are then stored in
+    /// the same way as jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
         let routes = self.places_of(jobs).await?;
         let mut lease = self.lease().await?;
@@ -149,8 +149,8 @@ impl<D: Dialect> SqlStore<D> {
         Ok(plan.answers)
     }
 
-    /// Stores jobs that have no keys, lanes, links, batches, signals and expiries. Runs one statement, which
-    /// skips the jobs that are already stored.
+    /// Stores jobs that have no keys, lanes, links, batches, signals and expiries. Runs one
+    /// statement, which skips the jobs that are already stored.
     ///
     /// # Errors
     /// Returns `Contention` if the database lacks the routes of the jobs. Returns failures of the

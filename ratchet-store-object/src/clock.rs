@@ -4,14 +4,22 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ratchet_core::memory::ManualClock;
-use ratchet_core::time;
+use ratchet_core::{StoreErrorKind, time};
 use tokio::time::Instant;
+
+use crate::error::{Failure, Result};
 
 /// How long a measurement of the server's time is used.
 const MEASURED_FOR: Duration = Duration::from_secs(15 * 60);
 /// By how much the clock of the machine and the monotonic clock may differ until the server's time
 /// is measured again. They differ after the machine was suspended, or its clock was set.
 const AGREES_TO: i64 = 2_000;
+/// By how many milliseconds the clocks of the server and the machine may differ at most. Services
+/// refuse requests long before.
+const MOST_APART: u64 = 24 * 60 * 60 * 1_000;
+/// By how many milliseconds the time of the log may be ahead of the server's at most. The estimates
+/// of all processes are nearer.
+const MOST_AHEAD: i64 = 5 * 60 * 1_000;
 /// Servers give the time of an object to the second, rounded down.
 const PRECISION: i64 = 1_000;
 
@@ -44,14 +52,21 @@ pub(crate) enum Clock {
 /// The estimate of the server's time.
 #[derive(Debug)]
 pub(crate) struct Estimate {
-    measured: Mutex<Measured>,
+    state: Mutex<State>,
     /// What a test uses instead of the clock of the machine.
     machine: Option<ManualClock>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct State {
+    measured: Measured,
+    /// The latest time that a command or a read of this process has had.
+    latest: i64,
+}
+
 /// The bounds of the server's time at a moment.
 #[derive(Clone, Copy, Debug)]
-struct Measured {
+pub(crate) struct Measured {
     /// The server's time was not earlier at `ended`.
     earliest: i64,
     ended: Moment,
@@ -61,13 +76,26 @@ struct Measured {
 }
 
 impl Measured {
-    fn new(put_at: i64, began: Moment, ended: Moment) -> Self {
-        Self {
+    /// Concludes the bounds from a put between `began` and `ended`, which the server gave the time
+    /// `put_at`. Fails if one of the clocks must be wrong.
+    pub(crate) fn new(put_at: i64, began: Moment, ended: Moment) -> Result<Self> {
+        if put_at.abs_diff(ended.machine) > MOST_APART {
+            return Err(Failure::refusal(
+                StoreErrorKind::Misconfigured,
+                format!(
+                    "the clock of the object storage shows {}, that of this machine shows {}; set \
+                     the wrong one",
+                    time::from_millis(put_at),
+                    time::from_millis(ended.machine)
+                ),
+            ));
+        }
+        Ok(Self {
             earliest: put_at,
             ended,
             latest: put_at.saturating_add(PRECISION),
             began,
-        }
+        })
     }
 
     /// Returns the time of the machine, limited to what the server's time can be.
@@ -91,31 +119,41 @@ fn elapsed(from: &Moment, to: &Moment) -> i64 {
 }
 
 impl Clock {
-    /// Creates the estimate from a put between `began` and `ended`, which the server gave the time
-    /// `put_at`.
-    pub(crate) fn estimate(
-        put_at: i64,
-        began: Moment,
-        ended: Moment,
-        machine: Option<ManualClock>,
-    ) -> Self {
+    /// Creates the estimate from a measurement.
+    pub(crate) fn estimate(measured: Measured, machine: Option<ManualClock>) -> Self {
+        let latest = i64::MIN;
         Self::Estimate(Estimate {
-            measured: Mutex::new(Measured::new(put_at, began, ended)),
+            state: Mutex::new(State { measured, latest }),
             machine,
         })
     }
 
-    /// Returns the time for a command after one with the time `last`, in milliseconds since 1970.
+    /// Returns the time for a command or a read after a command with the time `last`, in
+    /// milliseconds since 1970.
+    ///
+    /// It is not earlier than any time that this process has seen: in the log, of its own commands
+    /// and of its reads. But a time that is far ahead of the server's must be a mistake, which
+    /// would stop the time until then. It is ignored.
     pub(crate) fn after(&self, last: i64) -> i64 {
         match self {
             Self::Manual(clock) => clock.now_millis(),
-            Self::Estimate(estimate) => estimate.measured().at(&self.moment()).max(last),
+            Self::Estimate(estimate) => {
+                let now = self.moment();
+                let mut state = estimate.lock();
+                let now = state.measured.at(&now);
+                let known = [last, state.latest];
+                let known = known
+                    .into_iter()
+                    .filter(|known| known.saturating_sub(now) <= MOST_AHEAD);
+                state.latest = known.fold(now, i64::max);
+                state.latest
+            }
         }
     }
 
     pub(crate) fn moment(&self) -> Moment {
         match self {
-            Self::Manual(_) => moment(None),
+            Self::Manual(clock) => moment(Some(clock)),
             Self::Estimate(estimate) => moment(estimate.machine.as_ref()),
         }
     }
@@ -128,10 +166,10 @@ impl Clock {
         }
     }
 
-    /// Takes a new measurement from a put between `began` and `ended`.
-    pub(crate) fn measure(&self, put_at: i64, began: Moment, ended: Moment) {
+    /// Uses a new measurement.
+    pub(crate) fn set(&self, measured: Measured) {
         if let Self::Estimate(estimate) = self {
-            *estimate.lock() = Measured::new(put_at, began, ended);
+            estimate.lock().measured = measured;
         }
     }
 
@@ -149,12 +187,12 @@ impl Clock {
 }
 
 impl Estimate {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Measured> {
-        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn measured(&self) -> Measured {
-        *self.lock()
+        self.lock().measured
     }
 }
 
@@ -189,7 +227,7 @@ mod tests {
             after(start, Duration::ZERO, 0),
             after(start, SECOND / 10, 0),
         );
-        let measured = Measured::new(50_000, began, ended);
+        let measured = Measured::new(50_000, began, ended).unwrap();
         let at = |machine| measured.at(&after(start, 10 * SECOND, machine));
         // The put was at 50.000 to 50.999, between 0.0 and 0.1 seconds.
         assert_eq!(at(60_500), 60_500);
@@ -201,11 +239,28 @@ mod tests {
     fn a_measurement_ends_with_time_and_with_a_machine_that_slept() {
         let start = time::monotonic();
         let began = after(start, Duration::ZERO, 7_000);
-        let measured = Measured::new(0, began, began);
+        let measured = Measured::new(0, began, began).unwrap();
         assert!(!measured.is_old(&after(start, SECOND, 8_500)));
         assert!(measured.is_old(&after(start, SECOND, 7_000 + 3_600_000)));
         assert!(measured.is_old(&after(start, SECOND, 7_000 - 3_600_000)));
         assert!(measured.is_old(&after(start, MEASURED_FOR + SECOND, 7_000 + 901_000)));
+    }
+
+    #[test]
+    fn a_time_that_must_be_wrong_is_not_used() {
+        let start = time::monotonic();
+        let began = after(start, Duration::ZERO, 7_000);
+        let year = 365 * 24 * 3_600_000;
+        assert!(Measured::new(year, began, began).is_err());
+        assert!(Measured::new(-year, began, began).is_err());
+        let machine = ManualClock::new(time::from_millis(50_500));
+        let moment = moment(Some(&machine));
+        let measured = Measured::new(50_000, moment, moment).unwrap();
+        let clock = Clock::estimate(measured, Some(machine));
+        assert_eq!(clock.after(0), 50_500);
+        assert_eq!(clock.after(60_000), 60_000);
+        assert_eq!(clock.after(0), 60_000);
+        assert_eq!(clock.after(year), 60_000);
     }
 
     #[test]

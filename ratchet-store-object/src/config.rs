@@ -18,6 +18,10 @@ use crate::log::Log;
 use crate::open;
 use crate::store::ObjectStore;
 
+/// Processes rely on what they have read [`STALE_AFTER`](crate::log::STALE_AFTER) ago, whatever
+/// the retention of the other processes is.
+const SHORTEST_RETENTION: Duration = Duration::from_secs(30 * 60);
+
 /// URL schemes that this backend accepts.
 pub const SCHEMES: [&str; 4] = ["s3", "az", "gs", "file"];
 
@@ -99,18 +103,17 @@ impl Builder {
         }
     }
 
-    /// Sets how long a call may take in total before it fails with `Timeout`, and how long one
-    /// request may take. The default is 30 s.
+    /// Sets how long a call may take in total before it fails with `Timeout`. The default is 30 s.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
     /// Sets how old segments and snapshots must be before they are deleted. The default is one
-    /// hour. All processes of a store need the same retention.
+    /// hour, and the minimum is 30 minutes.
     ///
-    /// A process that has not looked at the log for half of this time first makes sure that the
-    /// log still contains what it needs. If not, it starts again from a snapshot.
+    /// A process that has not looked at the log for five minutes first makes sure that the log
+    /// still contains what it needs. If not, it starts again from a snapshot.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -201,16 +204,18 @@ impl Builder {
     }
 
     pub(crate) async fn open(&self, bucket: Bucket) -> std::result::Result<Log, Failure> {
+        bucket::check_conditions(&bucket).await?;
         let machine = match &self.clock {
             TestClock::Machine(clock) => Some(clock.clone()),
             _ => None,
         };
-        let began = clock::moment(machine.as_ref());
-        let put_at = bucket::check_conditions(&bucket).await?;
-        let ended = clock::moment(machine.as_ref());
         let clock = match &self.clock {
             TestClock::Store(clock) => Clock::Manual(clock.clone()),
-            _ => Clock::estimate(put_at, began, ended, machine),
+            _ => {
+                let moment = || clock::moment(machine.as_ref());
+                let measured = bucket::measure(&bucket, moment).await?;
+                Clock::estimate(measured, machine)
+            }
         };
         let opened = open::open(&bucket, self.migrate).await?;
         Ok(Log::new(
@@ -226,6 +231,14 @@ impl Builder {
         let [shortest, longest] = self.pauses;
         if self.deadline.is_zero() {
             return Err(misconfigured("deadline", "is zero"));
+        }
+        if self.retention < SHORTEST_RETENTION {
+            let problem = format!(
+                "is {:?}; the minimum is {SHORTEST_RETENTION:?}, because processes that were \
+                 suspended need the log of that time",
+                self.retention
+            );
+            return Err(misconfigured("retention", problem));
         }
         if self.snapshot_every == 0 {
             return Err(misconfigured("snapshot_every", "is zero"));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::bucket::Found;
+use crate::bucket::{Bucket, Found};
 use crate::error::{Failure, Result};
 
 /// The format of all objects, and the rules by which commands change the data. A process refuses
@@ -48,8 +48,8 @@ pub(crate) fn encode<'a>(
     header: &Header,
     lines: impl IntoIterator<Item = &'a str>,
 ) -> Result<Bytes> {
-    let mut text = serde_json::to_string(header)
-        .map_err(|error| Failure::corrupt("header", &error.to_string()))?;
+    let mut text =
+        serde_json::to_string(header).map_err(|error| Failure::unencodable("a header", &error))?;
     for line in lines {
         text.push('\n');
         text.push_str(line);
@@ -67,31 +67,58 @@ pub(crate) fn sealed(text: &str) -> String {
 
 /// Decodes an object. Returns its header and the text after it.
 pub(crate) fn decode(found: &Found) -> Result<(Header, &str)> {
-    #[derive(Deserialize)]
-    struct Format {
-        format: u32,
-    }
     let name = found.name.as_ref();
-    let text = std::str::from_utf8(&found.bytes).ok();
-    let parts = text.and_then(|text| text.split_once('\n'));
-    let Some((_, text)) = parts.filter(|(sum, text)| *sum == checksum(text)) else {
+    let parts = parts(found).filter(|(sum, text)| *sum == checksum(text));
+    let Some((_, text)) = parts else {
         return Err(Failure::corrupt(
             name,
             "is damaged: its checksum does not fit its content",
         ));
     };
     let (header, body) = text.split_once('\n').unwrap_or((text, ""));
+    let header = decode_header(name, header)?;
+    if let Some(number) = Bucket::number(&found.name)
+        && number != header.number
+    {
+        let problem = format!(
+            "has the content of segment {}; was it copied or renamed?",
+            header.number
+        );
+        return Err(Failure::corrupt(name, &problem));
+    }
+    Ok((header, body))
+}
+
+/// Decodes the header of an object, even if the text after it is damaged.
+pub(crate) fn header(found: &Found) -> Result<Header> {
+    decode(found).map(|(header, _)| header).or_else(|failure| {
+        let header = parts(found).and_then(|(_, text)| text.lines().next());
+        header
+            .and_then(|header| decode_header(found.name.as_ref(), header).ok())
+            .ok_or(failure)
+    })
+}
+
+/// Returns the checksum of an object, and the text after it.
+fn parts(found: &Found) -> Option<(&str, &str)> {
+    let text = std::str::from_utf8(&found.bytes).ok()?;
+    text.split_once('\n')
+}
+
+fn decode_header(name: &str, header: &str) -> Result<Header> {
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
     let unreadable = |error: serde_json::Error| {
-        Failure::unknown_format(name, &format!("has a header that cannot be read: {error}"))
+        Failure::undecodable(name, &format!("has a header that cannot be read: {error}"))
     };
     // Reads the format first, because a header of another format may have other fields.
     let Format { format } = serde_json::from_str(header).map_err(unreadable)?;
     if format != FORMAT {
-        let problem = format!("has the format {format}, and this program knows only {FORMAT}");
-        return Err(Failure::unknown_format(name, &problem));
+        return Err(Failure::other_format(name, format, FORMAT));
     }
-    let header = serde_json::from_str(header).map_err(unreadable)?;
-    Ok((header, body))
+    serde_json::from_str(header).map_err(unreadable)
 }
 
 /// A segment that was read.
@@ -106,7 +133,7 @@ impl Segment {
         let lines = body.lines().map(|line| {
             serde_json::from_str(line).map_err(|error| {
                 let problem = format!("contains a command that cannot be decoded: {error}");
-                Failure::unknown_format(found.name.as_ref(), &problem)
+                Failure::undecodable(found.name.as_ref(), &problem)
             })
         });
         let commands = lines.collect::<Result<_>>()?;

@@ -6,6 +6,7 @@ use ratchet_core::memory::{Answer, Command, Entry, Snapshot};
 use tokio::sync::oneshot;
 
 use crate::error::{Failure, Result};
+use crate::log::Hooks;
 
 /// The most commands in one segment.
 const MAX_COMMANDS: usize = 4_096;
@@ -21,6 +22,7 @@ pub(crate) enum Request {
 
 /// A call with a command.
 pub(crate) struct Append {
+    /// The command as all processes decode it from `text`, this one too: so all apply the same.
     command: Command<'static>,
     /// The encoded command.
     pub(crate) text: String,
@@ -29,10 +31,10 @@ pub(crate) struct Append {
 
 impl Append {
     pub(crate) fn new(
-        command: Command<'static>,
+        command: &Command<'_>,
         answer: oneshot::Sender<Result<Answer>>,
     ) -> Result<Self> {
-        let text = encode(&command)?;
+        let (text, command) = encode(command)?;
         Ok(Self {
             command,
             text,
@@ -45,16 +47,21 @@ impl Append {
     }
 
     /// Applies the command to the data, and answers the call.
-    pub(crate) fn apply(self, data: &mut Snapshot, at: i64) {
+    pub(crate) fn apply(self, data: &mut Snapshot, at: i64, hooks: &Hooks) {
+        hooks.apply(&self.command);
         let answer = data.apply(&Entry::new(at, self.command));
         // The caller may have gone.
         let _ = self.answer.send(Ok(answer));
     }
 }
 
-fn encode(command: &Command<'_>) -> Result<String> {
-    serde_json::to_string(command)
-        .map_err(|error| Failure::corrupt("segment", &format!("cannot be encoded: {error}")))
+/// Encodes a command, and decodes it again. So no segment contains a command that processes like
+/// this one cannot decode.
+fn encode(command: &Command<'_>) -> Result<(String, Command<'static>)> {
+    let unencodable = |error: serde_json::Error| Failure::unencodable("the command", &error);
+    let text = serde_json::to_string(command).map_err(unencodable)?;
+    let decoded = serde_json::from_str(&text).map_err(unencodable)?;
+    Ok((text, decoded))
 }
 
 impl Request {
@@ -84,7 +91,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Takes from `group` the calls of the next segment, whose commands get the time `at`.
-    pub(crate) fn take(group: &mut Vec<Request>, data: &Snapshot, at: i64) -> Result<Self> {
+    pub(crate) fn take(group: &mut Vec<Request>, data: &Snapshot, at: i64) -> Self {
         let mut plan = Self::default();
         let mut bytes = 0;
         let mut requests = mem::take(group).into_iter();
@@ -100,7 +107,16 @@ impl Plan {
                     let mut append = append;
                     if depends {
                         data.complete(&mut append.command, at);
-                        append.text = encode(&append.command)?;
+                        match encode(&append.command) {
+                            Ok((text, command)) => {
+                                append.text = text;
+                                append.command = command;
+                            }
+                            Err(failure) => {
+                                Request::Append(append).fail(&failure);
+                                continue;
+                            }
+                        }
                     }
                     bytes += append.text.len();
                     plan.writes.push(append);
@@ -109,7 +125,7 @@ impl Plan {
             }
         }
         group.extend(requests);
-        Ok(plan)
+        plan
     }
 
     /// Returns whether a caller still waits for a command of the segment.
@@ -118,9 +134,9 @@ impl Plan {
     }
 
     /// Applies the commands of the segment to the data, and answers the calls.
-    pub(crate) fn apply(&mut self, data: &mut Snapshot, at: i64) {
+    pub(crate) fn apply(&mut self, data: &mut Snapshot, at: i64, hooks: &Hooks) {
         for write in mem::take(&mut self.writes) {
-            write.apply(data, at);
+            write.apply(data, at, hooks);
         }
     }
 
@@ -151,5 +167,24 @@ impl Plan {
         for call in calls {
             call.fail(failure);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratchet_core::model::NewJob;
+
+    use super::*;
+
+    /// The serialized form lacks why a job is invalid.
+    #[test]
+    fn a_process_applies_its_own_commands_as_others_decode_them() {
+        let jobs = [NewJob::new("", &())];
+        let command = Command::Enqueue(jobs[..].into());
+        let given = format!("{command:?}");
+        let append = Append::new(&command, oneshot::channel().0).unwrap();
+        let decoded: Command<'_> = serde_json::from_str(&append.text).unwrap();
+        assert_eq!(format!("{:?}", append.command), format!("{decoded:?}"));
+        assert_ne!(format!("{:?}", append.command), given);
     }
 }

@@ -24,10 +24,10 @@
 //!
 //! # Time
 //! The time of a command is decided in the log: it is never earlier than that of the command before
-//! it. Each process estimates the time of the server: by the times that the server gives to
-//! objects, its own monotonic clock, and the clock of its machine as far as both agree. The
-//! estimate is at most one second plus the duration of one request ahead of the server's clock,
-//! plus what the monotonic clock gains in 15 minutes.
+//! it, unless that was more than five minutes ahead of the server. Each process estimates the time
+//! of the server: by the times that the server gives to objects, its own monotonic clock, and the
+//! clock of its machine as far as both agree. The estimate is at most one second plus the duration
+//! of one request ahead of the server's clock, plus what the monotonic clock gains in 15 minutes.
 //!
 //! # Limits
 //! All data is in the memory of each process: live, finished and archived jobs. Calls take at least
@@ -46,6 +46,7 @@ mod snapshots;
 mod store;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod view;
 
 pub use config::{Builder, Migration, SCHEMES};

@@ -3,12 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use ratchet_core::StoreErrorKind;
 use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator, Wakeup};
@@ -16,18 +15,24 @@ use ratchet_core::memory::{Answer, Command, CommandLog, Entry, Snapshot};
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
-use crate::bucket::{Bucket, Created, Found};
-use crate::clock::{Clock, Moment};
+use crate::bucket::{self, Bucket, Created, Found};
+use crate::clock::Clock;
 use crate::document::{self, Header, Segment};
 use crate::error::{Failure, Result};
 use crate::group::{Append, Plan, Request};
 use crate::open::{self, Opened};
+use crate::snapshots::Snapshots;
+use crate::turns::Turns;
 use crate::view::View;
 
 /// How many segments a process that is far behind requests at once.
 const WINDOW: u64 = 16;
 /// How often a process starts again from a snapshot, because the segments it needs were deleted.
 const RELOADS: u32 = 5;
+/// After this time without a look at the log, a process checks that no segment after its view was
+/// deleted. It must be shorter than the shortest retention of any process by what the clocks of a
+/// paused machine can hide: services refuse requests that were signed 15 minutes ago.
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(5 * 60);
 /// The pauses before a put whose outcome is unknown is examined: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
@@ -38,18 +43,17 @@ pub(crate) struct Log {
     pub(crate) retention: Duration,
     /// A snapshot follows each segment whose number is a multiple of this one.
     pub(crate) snapshot_every: u64,
-    /// Whether this process is storing a snapshot.
-    pub(crate) is_storing: Arc<AtomicBool>,
+    pub(crate) snapshots: Snapshots,
     pub(crate) data: Arc<Mutex<Snapshot>>,
     /// The time of the last command in the data.
     at: AtomicI64,
-    /// The latest time that a read has had.
-    read_at: AtomicI64,
     queue: Mutex<Queue>,
     /// Whether the task runs that serves the queue.
     serving: watch::Sender<bool>,
     view: tokio::sync::Mutex<View>,
+    turns: Mutex<Turns>,
     pub(crate) wakeups: InProcessCoordinator,
+    pub(crate) hooks: Hooks,
     /// How many segments of other processes were applied that may have made jobs claimable.
     news: AtomicU64,
 }
@@ -62,10 +66,34 @@ struct Queue {
     is_closed: bool,
 }
 
+/// What a test does at certain lines. Nothing in other builds.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    /// Runs before each command is applied.
+    #[cfg(test)]
+    pub(crate) before_apply: Mutex<Option<Box<Hook>>>,
+}
+
+#[cfg(test)]
+type Hook = dyn Fn(&Command<'_>) + Send;
+
+impl Hooks {
+    #[cfg(not(test))]
+    pub(crate) const fn apply(&self, _: &Command<'_>) {}
+
+    #[cfg(test)]
+    pub(crate) fn apply(&self, command: &Command<'_>) {
+        let hook = self.before_apply.lock();
+        if let Some(hook) = &*hook.unwrap_or_else(PoisonError::into_inner) {
+            hook(command);
+        }
+    }
+}
+
 /// The result of a put.
 enum Outcome {
-    /// The segment is in the log.
-    Won,
+    /// The segment with this header is in the log.
+    Won(Header),
     /// Another segment has the number. The data contains it.
     Lost,
 }
@@ -83,24 +111,37 @@ impl Log {
             clock,
             retention,
             snapshot_every,
-            is_storing: Arc::default(),
+            snapshots: Snapshots::new(opened.view.number),
             at: AtomicI64::new(opened.view.at),
-            read_at: AtomicI64::new(i64::MIN),
             data: Arc::new(Mutex::new(opened.data)),
             queue: Mutex::default(),
             serving: watch::Sender::new(false),
             view: tokio::sync::Mutex::new(opened.view),
+            turns: Mutex::new(Turns::new()),
             wakeups: InProcessCoordinator::new(),
+            hooks: Hooks::default(),
             news: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn data(&self) -> MutexGuard<'_, Snapshot> {
-        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the data. Fails if a panic has left half of a segment in it: then nothing may be
+    /// applied to it or read from it any more.
+    pub(crate) fn data(&self) -> Result<MutexGuard<'_, Snapshot>> {
+        self.data.lock().map_err(|_| {
+            Failure::new(
+                StoreErrorKind::Other,
+                "this process panicked while it applied a command, so its data is incomplete; \
+                 restart the process",
+            )
+        })
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a number that increases when another process may have made jobs claimable.
@@ -144,6 +185,7 @@ impl Log {
         let mut serving = self.serving.subscribe();
         // The sender exists as long as the log.
         let _ = serving.wait_for(|serving| !serving).await;
+        self.snapshots.stored().await;
     }
 
     fn is_closed(&self) -> bool {
@@ -163,6 +205,11 @@ impl Log {
             group.retain(Request::is_awaited);
             if group.is_empty() && serving.end() {
                 return;
+            }
+            let pause = self.turns().pause();
+            if let Some(pause) = pause {
+                tokio::time::sleep(pause).await;
+                self.gather(&mut group).await;
             }
             self.serve_group(&mut view, &mut group).await;
         }
@@ -185,139 +232,140 @@ impl Log {
 
     /// Serves one group: puts at most one segment. Calls that have no answer yet remain in it.
     async fn serve_group(&self, view: &mut View, group: &mut Vec<Request>) {
-        let at = self.clock.after(view.at);
-        let plan = Plan::take(group, &self.data(), at);
-        let mut plan = match plan {
-            Ok(plan) => plan,
+        let prepared = self.prepare(view).await.and_then(|is_current| {
+            let at = self.clock.after(view.at);
+            let plan = Plan::take(group, &*self.data()?, at);
+            Ok((is_current, at, plan))
+        });
+        let (is_current, at, mut plan) = match prepared {
+            Ok(prepared) => prepared,
             Err(failure) => return group.drain(..).for_each(|call| call.fail(&failure)),
         };
-        let served = if plan.writes.is_empty() {
-            self.catch_up(view, None).await
-        } else {
+        let served = if !plan.writes.is_empty() {
             self.append(view, &mut plan, at).await
+        } else if is_current {
+            Ok(true)
+        } else {
+            self.catch_up(view, None).await
         };
-        match served {
-            Ok(true) => {
+        let answered = served.and_then(|is_current| {
+            if is_current {
                 let at = self.clock.after(view.at);
-                plan.answer_reads(&self.data(), at);
-                plan.give_back(group);
+                plan.answer_reads(&*self.data()?, at);
             }
-            Ok(false) => plan.give_back(group),
+            Ok(())
+        });
+        match answered {
+            Ok(()) => plan.give_back(group),
             Err(failure) => plan.fail(&failure),
         }
+    }
+
+    /// Makes sure that the clock and the view are fit for a put: a put with a view from long ago
+    /// can succeed although the log has passed its number. Returns whether the data has become
+    /// current.
+    async fn prepare(&self, view: &mut View) -> Result<bool> {
+        if self.clock.is_old() {
+            let measured = bucket::measure(&self.bucket, || self.clock.moment());
+            self.clock.set(measured.await?);
+        }
+        if self.is_stale(view) {
+            return self.catch_up(view, None).await;
+        }
+        Ok(false)
     }
 
     /// Puts a segment with the writes of this plan. Applies and answers them if the put wins.
     /// Returns whether the data was current after the calls of the plan had begun.
     async fn append(&self, view: &mut View, plan: &mut Plan, at: i64) -> Result<bool> {
-        let header = Header::new(view.number + 1, Uuid::new_v4(), at);
-        let lines = plan.writes.iter().map(|write: &Append| &*write.text);
-        let object = document::encode(&header, lines)?;
         let began = self.clock.moment();
-        match self.put(view, &header, object, plan).await? {
+        match self.put(view, plan, at).await? {
             Outcome::Lost => Ok(false),
-            Outcome::Won => {
-                let ended = self.clock.moment();
+            Outcome::Won(header) => {
                 {
-                    let mut data = self.data();
+                    let mut data = self.data()?;
                     self.at.store(at, Ordering::SeqCst);
-                    plan.apply(&mut data, at);
+                    plan.apply(&mut data, at, &self.hooks);
                 }
                 view.advance(&header);
                 view.is_current_at(began);
-                self.follow_put(view, began, ended).await;
+                let ended = self.clock.moment();
+                self.turns().won(began.monotonic, ended.monotonic);
+                self.tend_snapshots(view).await;
                 Ok(true)
             }
         }
     }
 
-    /// Measures the server's time again if it is time, and stores a snapshot if it is time.
-    async fn follow_put(&self, view: &View, began: Moment, ended: Moment) {
-        if self.clock.is_old() {
-            match self.bucket.put_at(&self.bucket.segment(view.number)).await {
-                Ok(put_at) => self.clock.measure(put_at, began, ended),
-                Err(failure) => tracing::debug!(?failure, "could not measure the server's time"),
-            }
-        }
-        if view.number.is_multiple_of(self.snapshot_every) {
-            self.begin_snapshot(view);
-        }
-    }
-
     /// Puts a segment, until it is known whether the log contains it.
-    async fn put(
-        &self,
-        view: &mut View,
-        header: &Header,
-        object: Bytes,
-        plan: &Plan,
-    ) -> Result<Outcome> {
-        let name = self.bucket.segment(header.number);
-        // Whether no earlier put of this object can be in the log, or get there later.
-        let mut is_first = true;
+    ///
+    /// Each put has its own id. So if a put takes effect after the log has passed its number, its
+    /// object differs from the segment that an earlier put has stored and that others have applied.
+    async fn put(&self, view: &mut View, plan: &Plan, at: i64) -> Result<Outcome> {
+        let number = view.number + 1;
+        let name = self.bucket.segment(number);
+        let mut puts = Vec::new();
         let mut pause = PAUSES[0];
         loop {
-            let failure = match self.bucket.create(&name, object.clone()).await {
-                Ok(Created::Created) => return self.confirm(view, &name).await,
+            let header = Header::new(number, Uuid::new_v4(), at);
+            let lines = plan.writes.iter().map(|write: &Append| &*write.text);
+            let object = document::encode(&header, lines)?;
+            puts.push(header.id);
+            let failure = match self.bucket.create(&name, object).await {
+                Ok(Created::Created) => {
+                    self.confirm(view).await?;
+                    return Ok(Outcome::Won(header));
+                }
                 Ok(Created::Taken) => None,
-                Err(failure) if failure.refused && is_first => return Err(failure),
+                Err(failure) if failure.refused && puts.len() == 1 => return Err(failure),
                 Err(failure) => Some(failure),
             };
-            is_first = false;
             // The object that has the name decides: it can be the one of an earlier put, whose
             // answer was lost.
-            let failure = match (self.bucket.get(&name).await, failure) {
+            let failure = match (self.bucket.get_once(&name).await, failure) {
                 (Ok(Some(found)), _) => {
                     let (other, _) = document::decode(&found)?;
-                    if other.id == header.id {
-                        return self.confirm(view, &name).await;
+                    self.confirm(view).await?;
+                    if puts.contains(&other.id) {
+                        return Ok(Outcome::Won(other));
                     }
                     self.catch_up(view, Some(found)).await?;
                     return Ok(Outcome::Lost);
                 }
                 (Ok(None), None) => {
-                    if self.is_stale(view) && !self.is_in_log(view).await? {
-                        // The log has passed this number, and its segment has been deleted.
-                        self.catch_up(view, None).await?;
-                        return Ok(Outcome::Lost);
-                    }
-                    // The service refused one of several puts at the same time, and none of them
-                    // has taken effect yet.
-                    Failure::new(
-                        StoreErrorKind::Unavailable,
-                        "puts of the same number conflict",
-                    )
+                    self.confirm(view).await?;
+                    Failure::conflict()
                 }
-                // The put may still be on its way. To put the same object again does no harm: only
-                // one of them can get the name.
+                // The put may still be on its way. To put the segment again does no harm: only one
+                // of the objects can get the name.
                 (Ok(None), Some(failure)) | (Err(failure), _) => failure,
             };
             tracing::debug!(?failure, %name, "the outcome of a put is unknown");
             tokio::time::sleep(pause).await;
             if !plan.is_awaited() || self.is_closed() {
-                return Err(failure);
+                return Err(failure.unknown());
             }
             pause = (pause * 2).min(PAUSES[1]);
         }
     }
 
-    /// Checks that a segment which this process has put follows the log that its data contains.
-    async fn confirm(&self, view: &mut View, name: &object_store::path::Path) -> Result<Outcome> {
+    /// Checks that what a put has found or created under its number belongs to the log: that no
+    /// segment after the view had been deleted by now. Otherwise nothing is known about the put:
+    /// its segment may have been applied and deleted, or may be in no log.
+    async fn confirm(&self, view: &View) -> Result<()> {
         if !self.is_stale(view) || self.is_in_log(view).await? {
-            return Ok(Outcome::Won);
+            return Ok(());
         }
-        // The log has passed this number and deleted its segment. So the object is in no log.
-        if let Err(failure) = self.bucket.delete(name).await {
-            tracing::debug!(?failure, %name, "could not delete a segment that came too late");
-        }
-        self.reload(view).await?;
-        self.catch_up(view, None).await?;
-        Ok(Outcome::Lost)
+        Err(Failure::new(
+            StoreErrorKind::Unavailable,
+            "this process was suspended during a put until the log had passed its number; whether \
+             the call took effect is unknown",
+        ))
     }
 
     /// Returns whether the segment after the view may have been deleted already.
     fn is_stale(&self, view: &View) -> bool {
-        view.is_stale(&self.clock.moment(), self.retention)
+        view.is_stale(&self.clock.moment(), STALE_AFTER.min(self.retention / 2))
     }
 
     /// Returns whether the log still contains the last segment of the data. If so, no later segment
@@ -326,25 +374,27 @@ impl Log {
         let Some(found) = self.bucket.get(&self.bucket.segment(view.number)).await? else {
             return Ok(false);
         };
-        Ok(document::decode(&found)?.0.id == view.id)
+        Ok(document::header(&found)?.id == view.id)
     }
 
-    /// Replaces the data by the newest snapshot.
-    async fn reload(&self, view: &mut View) -> Result<()> {
-        let opened = open::newest(&self.bucket, false).await?;
+    /// Replaces the data by a snapshot of a later segment. Returns whether there is one.
+    async fn reload(&self, view: &mut View) -> Result<bool> {
+        let Some(opened) = open::newer(&self.bucket, view.number).await? else {
+            return Ok(false);
+        };
         tracing::warn!(
             from = view.number,
             to = opened.view.number,
-            "this process was behind the log until segments that it needs were deleted; it \
-             continues with a snapshot"
+            "this process continues with a snapshot, because segments that it needs are deleted \
+             or damaged"
         );
+        let mut data = self.data()?;
         *view = opened.view;
-        let mut data = self.data();
         self.at.store(view.at, Ordering::SeqCst);
         *data = opened.data;
         drop(data);
         self.announce();
-        Ok(())
+        Ok(true)
     }
 
     /// Applies all segments after the view. `first` is the next segment, if it was read already.
@@ -367,14 +417,35 @@ impl Log {
                     ));
                 }
                 reloads += 1;
-                self.reload(view).await?;
+                if self.reload(view).await? {
+                    continue;
+                }
+                let problem = "is missing or was replaced, and there is no snapshot of a later \
+                               segment; were objects deleted, or restored from a backup?";
+                let name = self.bucket.segment(view.number);
+                return Err(Failure::corrupt(name.as_ref(), problem));
+            }
+            let mut is_reloaded = false;
+            for found in segments {
+                match Segment::decode(&found) {
+                    Ok(segment) => self.follow(view, segment)?,
+                    // Processes that had applied the segment before it was damaged store newer
+                    // snapshots.
+                    Err(failure) if failure.kind == StoreErrorKind::Corrupt => {
+                        if !self.reload(view).await? {
+                            return Err(failure);
+                        }
+                        is_reloaded = true;
+                        break;
+                    }
+                    Err(failure) => return Err(failure),
+                }
+            }
+            if is_reloaded {
                 continue;
             }
-            for found in segments {
-                let segment = Segment::decode(&found)?;
-                self.follow(view, segment);
-            }
             if is_end {
+                view.check_end(&self.bucket)?;
                 view.is_current_at(began);
                 return Ok(true);
             }
@@ -403,20 +474,24 @@ impl Log {
     }
 
     /// Applies a segment that was read from the log.
-    fn follow(&self, view: &mut View, segment: Segment) {
+    fn follow(&self, view: &mut View, segment: Segment) -> Result<()> {
         let at = segment.header.at;
-        let is_news = segment.commands.iter().any(may_make_claimable);
+        let mut commands = segment.commands.iter();
+        let is_news = commands.any(Command::may_make_claimable);
         {
-            let mut data = self.data();
+            let mut data = self.data()?;
             self.at.store(at, Ordering::SeqCst);
             for command in segment.commands {
+                self.hooks.apply(&command);
                 data.apply(&Entry::new(at, command));
             }
         }
         view.advance(&segment.header);
+        self.turns().lost();
         if is_news {
             self.announce();
         }
+        Ok(())
     }
 
     /// Wakes the nodes of this process, because another process may have made jobs claimable.
@@ -424,23 +499,6 @@ impl Log {
         self.news.fetch_add(1, Ordering::Relaxed);
         self.wakeups.notify(Wakeup::any()).now_or_never();
     }
-}
-
-/// Returns whether a command may make a job claimable.
-fn may_make_claimable(command: &Command<'_>) -> bool {
-    matches!(
-        command,
-        Command::Enqueue(_)
-            | Command::Settle(_)
-            | Command::Reclaim(_)
-            | Command::ActOn { .. }
-            | Command::Resume(_)
-            | Command::SetPermits { .. }
-            | Command::CloseBatch(_)
-            | Command::Deliver(_)
-            | Command::Expire { .. }
-            | Command::Fire(_)
-    )
 }
 
 fn interrupted() -> Failure {
@@ -472,7 +530,11 @@ impl Serving<'_> {
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.log.queue().is_served = false;
+            let mut queue = self.log.queue();
+            queue.is_served = false;
+            for request in queue.requests.drain(..) {
+                request.fail(&interrupted());
+            }
             self.log.serving.send_replace(false);
         }
     }
@@ -493,7 +555,7 @@ impl CommandLog for SharedLog {
     async fn append(&self, command: Command<'static>) -> ratchet_core::Result<Answer> {
         let operation = command.operation();
         let (sender, answer) = oneshot::channel();
-        let appended = match Append::new(command, sender) {
+        let appended = match Append::new(&command, sender) {
             Ok(append) => {
                 self.0.submit(Request::Append(append));
                 answer.await.unwrap_or_else(|_| Err(interrupted()))
@@ -509,11 +571,6 @@ impl CommandLog for SharedLog {
     }
 
     fn now(&self) -> i64 {
-        let now = self.0.clock.after(self.0.at.load(Ordering::SeqCst));
-        match &self.0.clock {
-            // A test can set its clock back.
-            Clock::Manual(_) => now,
-            Clock::Estimate(_) => self.0.read_at.fetch_max(now, Ordering::SeqCst).max(now),
-        }
+        self.0.clock.after(self.0.at.load(Ordering::SeqCst))
     }
 }

@@ -5,7 +5,7 @@ use ratchet_core::memory::Snapshot;
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 use uuid::Uuid;
 
-use crate::bucket::{Bucket, Created};
+use crate::bucket::{self, Bucket, Created};
 use crate::document::{self, Header};
 use crate::error::{Failure, Result};
 use crate::view::View;
@@ -23,47 +23,115 @@ pub(crate) struct Opened {
 ///
 /// The manifest only saves a list of the bucket: it may be missing, or name an old snapshot.
 pub(crate) async fn open(bucket: &Bucket, may_begin: bool) -> Result<Opened> {
-    if let Some(found) = bucket.get(&bucket.manifest()).await? {
-        let name = match document::decode(&found) {
-            Ok((_, snapshot)) => bucket.snapshots().join(snapshot.trim_end()),
-            Err(failure) if failure.kind != StoreErrorKind::Corrupt => return Err(failure),
-            Err(failure) => {
-                tracing::warn!(
-                    ?failure,
-                    "the manifest cannot be read; listing the snapshots"
-                );
-                return newest(bucket, may_begin).await;
-            }
-        };
-        if let Loaded::Opened(opened) = load(bucket, &name).await? {
-            return Ok(*opened);
-        }
+    if let Some(name) = newest_name(bucket).await?
+        && let Loaded::Opened(opened) = load(bucket, &name).await?
+    {
+        return Ok(*opened);
     }
-    newest(bucket, may_begin).await
+    for _ in 0..LISTS {
+        let damaged = match search(bucket, None).await? {
+            Search::Opened(opened) => return Ok(*opened),
+            Search::Nothing(damaged) => damaged,
+        };
+        let begun = begin(bucket, !damaged.is_empty(), may_begin).await?;
+        // Segments are deleted only when there are snapshots. This process can have been suspended
+        // until another one had stored some, and had deleted the first segment: then it has put or
+        // read an object that is in no log, or has missed the one that is.
+        if damaged.is_empty() && !bucket.list(&bucket.snapshots()).await?.is_empty() {
+            continue;
+        }
+        let Some(mut opened) = begun else {
+            return Err(Failure::new(
+                StoreErrorKind::Corrupt,
+                format!(
+                    "{}: the log does not begin with its first segment, and no snapshot can be \
+                     read ({} are damaged); were objects deleted? Restore them from a backup, or \
+                     use another prefix",
+                    bucket.describe(),
+                    damaged.len()
+                ),
+            ));
+        };
+        if let Some(newest) = damaged.last() {
+            opened.view.require(*newest);
+        }
+        return Ok(opened);
+    }
+    Err(too_late())
 }
 
-/// Opens the newest snapshot that can be read, or the log from its first segment. If the bucket
-/// contains no log, begins one if it may.
-pub(crate) async fn newest(bucket: &Bucket, may_begin: bool) -> Result<Opened> {
+/// Returns the name of the snapshot that the manifest names.
+async fn newest_name(bucket: &Bucket) -> Result<Option<Path>> {
+    let Some(found) = bucket.get(&bucket.manifest()).await? else {
+        return Ok(None);
+    };
+    match document::decode(&found) {
+        Ok((_, snapshot)) => Ok(Some(bucket.snapshots().join(snapshot.trim_end()))),
+        Err(failure) if failure.kind != StoreErrorKind::Corrupt => Err(failure),
+        Err(failure) => {
+            tracing::warn!(
+                ?failure,
+                "the manifest cannot be read; listing the snapshots"
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// Returns the number of the last segment in the snapshot that the manifest names; 0 if there is
+/// none.
+pub(crate) async fn newest_number(bucket: &Bucket) -> Result<u64> {
+    let name = newest_name(bucket).await?;
+    Ok(name.and_then(|name| Bucket::number(&name)).unwrap_or(0))
+}
+
+/// Opens the newest snapshot of a segment after `number` that can be read. Returns `None` if there
+/// is none.
+pub(crate) async fn newer(bucket: &Bucket, number: u64) -> Result<Option<Opened>> {
+    match search(bucket, Some(number)).await? {
+        Search::Opened(opened) => Ok(Some(*opened)),
+        Search::Nothing(_) => Ok(None),
+    }
+}
+
+/// The result of a search for a snapshot.
+enum Search {
+    Opened(Box<Opened>),
+    /// No snapshot can be read. These are the numbers of those that are damaged, in order.
+    Nothing(Vec<u64>),
+}
+
+/// Opens the newest snapshot that can be read, or the newest one of a segment after this number.
+async fn search(bucket: &Bucket, after: Option<u64>) -> Result<Search> {
     for _ in 0..LISTS {
-        let snapshots = bucket.list(&bucket.snapshots()).await?;
-        let mut damaged = 0;
-        for snapshot in snapshots.iter().rev() {
+        let mut damaged = Vec::new();
+        let mut is_missing = false;
+        for snapshot in bucket.list(&bucket.snapshots()).await?.iter().rev() {
+            let Some(number) = Bucket::number(&snapshot.location) else {
+                continue;
+            };
+            if after.is_some_and(|after| number <= after) {
+                break;
+            }
             match load(bucket, &snapshot.location).await? {
-                Loaded::Opened(opened) => return Ok(*opened),
-                Loaded::Damaged => damaged += 1,
-                Loaded::Missing => {}
+                Loaded::Opened(opened) => return Ok(Search::Opened(opened)),
+                Loaded::Damaged => damaged.insert(0, number),
+                Loaded::Missing => is_missing = true,
             }
         }
-        if damaged == snapshots.len() {
-            return begin(bucket, damaged, may_begin).await;
+        if !is_missing {
+            return Ok(Search::Nothing(damaged));
         }
         // Some were deleted since the list was read, so there are newer ones.
     }
-    Err(Failure::new(
+    Err(too_late())
+}
+
+fn too_late() -> Failure {
+    Failure::new(
         StoreErrorKind::Unavailable,
         "snapshots are deleted before this process can read them; increase the retention",
-    ))
+    )
 }
 
 /// What became of the attempt to load a snapshot.
@@ -83,7 +151,7 @@ async fn load(bucket: &Bucket, name: &Path) -> Result<Loaded> {
         let (header, body) = document::decode(&found)?;
         let data = Snapshot::decode(body).map_err(|error| {
             let problem = format!("contains data that cannot be decoded: {error}");
-            Failure::unknown_format(found.name.as_ref(), &problem)
+            Failure::undecodable(found.name.as_ref(), &problem)
         })?;
         Ok::<_, Failure>(Opened {
             data,
@@ -101,42 +169,41 @@ async fn load(bucket: &Bucket, name: &Path) -> Result<Loaded> {
     }
 }
 
-/// Opens a log from its first segment. Puts this segment if the bucket contains no log.
-async fn begin(bucket: &Bucket, damaged_snapshots: usize, may_begin: bool) -> Result<Opened> {
-    let name = bucket.segment(0);
-    let header = Header::new(0, Uuid::new_v4(), 0);
+/// Opens a log from its first segment. Puts this segment if the bucket contains no log. Returns
+/// `None` if the log lacks it.
+async fn begin(bucket: &Bucket, has_snapshots: bool, may_begin: bool) -> Result<Option<Opened>> {
     let first = |header: &Header| Opened {
         data: Snapshot::default(),
         view: View::new(header),
     };
-    let found = match bucket.get(&name).await? {
-        Some(found) => found,
-        None if damaged_snapshots > 0 || !bucket.list(&bucket.segments()).await?.is_empty() => {
-            return Err(Failure::new(
-                StoreErrorKind::Corrupt,
-                format!(
-                    "{}: the log does not begin with its first segment, and no snapshot can be \
-                     read ({damaged_snapshots} are damaged); were objects deleted? Restore them \
-                     from a backup, or use another prefix",
-                    bucket.describe()
-                ),
-            ));
-        }
-        None if !may_begin => {
-            return Err(Failure::new(
-                StoreErrorKind::SchemaMismatch(SchemaProblem::NoFile),
-                format!(
-                    "{}: there is no log, and `migrate` is off",
-                    bucket.describe()
-                ),
-            ));
-        }
-        None => match bucket.create(&name, document::encode(&header, [])?).await? {
-            Created::Created => return Ok(first(&header)),
-            Created::Taken => bucket.get(&name).await?.ok_or_else(|| {
-                Failure::corrupt(name.as_ref(), "was deleted while the log was opened")
-            })?,
-        },
+    let name = bucket.segment(0);
+    let read = async || match bucket.get(&name).await? {
+        Some(found) => Ok(Some(first(&document::decode(&found)?.0))),
+        None => Ok(None),
     };
-    Ok(first(&document::decode(&found)?.0))
+    if let Some(opened) = read().await? {
+        return Ok(Some(opened));
+    }
+    if has_snapshots || !bucket.list(&bucket.segments()).await?.is_empty() {
+        // Another process can have begun the log since the first look.
+        return read().await;
+    }
+    if !may_begin {
+        return Err(Failure::new(
+            StoreErrorKind::SchemaMismatch(SchemaProblem::NoFile),
+            format!(
+                "{}: there is no log, and `migrate` is off",
+                bucket.describe()
+            ),
+        ));
+    }
+    let created = bucket::repeated(|| async {
+        let header = Header::new(0, Uuid::new_v4(), 0);
+        let created = bucket.create(&name, document::encode(&header, [])?);
+        match created.await? {
+            Created::Created => Ok(first(&header)),
+            Created::Taken => read().await?.ok_or_else(Failure::conflict),
+        }
+    });
+    created.await.map(Some)
 }

@@ -1,37 +1,92 @@
 //! Stores snapshots, and deletes what they replace.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use object_store::ObjectMeta;
 use ratchet_core::memory::Snapshot;
 use ratchet_core::{StoreErrorKind, time};
+use tokio::sync::watch;
 
 use crate::bucket::Bucket;
 use crate::document::{self, Header};
 use crate::error::{Failure, Result};
 use crate::log::Log;
+use crate::open;
 use crate::view::View;
 
 /// How many snapshots are kept however old they are. If the newest one is damaged, the one before
 /// it and the segments after that one still give the same data.
 const KEPT: usize = 2;
 
+/// What this process knows about snapshots.
+pub(crate) struct Snapshots {
+    /// Whether this process is storing one.
+    is_storing: watch::Sender<bool>,
+    /// The number of the last segment in the newest snapshot that this process knows.
+    newest: Arc<AtomicU64>,
+}
+
+impl Snapshots {
+    pub(crate) fn new(newest: u64) -> Self {
+        Self {
+            is_storing: watch::Sender::new(false),
+            newest: Arc::new(AtomicU64::new(newest)),
+        }
+    }
+
+    /// Waits until this process is not storing a snapshot.
+    pub(crate) async fn stored(&self) {
+        let mut storing = self.is_storing.subscribe();
+        // The sender exists as long as this value.
+        let _ = storing.wait_for(|storing| !storing).await;
+    }
+}
+
 impl Log {
-    /// Begins to store a snapshot of the data, which is that of this view. Does nothing if this
-    /// process is still storing the one before it.
-    pub(crate) fn begin_snapshot(&self, view: &View) {
-        if self.is_storing.swap(true, Ordering::SeqCst) {
+    /// Begins a snapshot after every segment whose number is a multiple of `snapshot_every`. So one
+    /// process stores it. If it does not live long enough, another process stores one a little
+    /// later.
+    pub(crate) async fn tend_snapshots(&self, view: &View) {
+        let every = self.snapshot_every;
+        if view.number.is_multiple_of(every) {
+            return self.begin_snapshot(view);
+        }
+        let newest = self.snapshots.newest.load(Ordering::SeqCst);
+        if view.number < newest.saturating_add(every).saturating_add(every / 8 + 1) {
             return;
         }
-        let storing = Storing(Arc::clone(&self.is_storing));
-        let data = self.data().clone();
+        match open::newest_number(&self.bucket).await {
+            Ok(newest) => {
+                self.snapshots.newest.fetch_max(newest, Ordering::SeqCst);
+                if view.number >= newest.saturating_add(every) {
+                    self.begin_snapshot(view);
+                }
+            }
+            Err(failure) => tracing::debug!(?failure, "could not read the manifest"),
+        }
+    }
+
+    /// Begins to store a snapshot of the data, which is that of this view. Does nothing if this
+    /// process is still storing the one before it.
+    fn begin_snapshot(&self, view: &View) {
+        // A panic has left half of a segment in the data: see `Log::data`.
+        let Ok(data) = self.data() else {
+            return;
+        };
+        if self.snapshots.is_storing.send_replace(true) {
+            return;
+        }
+        let storing = Storing(self.snapshots.is_storing.clone());
+        let data = data.clone();
         let header = Header::new(view.number, view.id, view.at);
+        let newest = Arc::clone(&self.snapshots.newest);
         let (bucket, retention) = (self.bucket.clone(), self.retention);
         tokio::spawn(async move {
             let stored = async {
                 store(&bucket, data, &header).await?;
+                newest.fetch_max(header.number, Ordering::SeqCst);
                 clean(&bucket, retention).await
             };
             if let Err(failure) = stored.await {
@@ -47,11 +102,11 @@ impl Log {
 }
 
 /// Notes that a snapshot is no longer being stored.
-struct Storing(Arc<AtomicBool>);
+struct Storing(watch::Sender<bool>);
 
 impl Drop for Storing {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.0.send_replace(false);
     }
 }
 
@@ -61,7 +116,7 @@ pub(crate) async fn store(bucket: &Bucket, data: Snapshot, header: &Header) -> R
     let encoded = tokio::task::spawn_blocking(move || {
         let data = data
             .encode()
-            .map_err(|error| Failure::corrupt("snapshot", &error.to_string()))?;
+            .map_err(|error| Failure::unencodable("the data", &error))?;
         document::encode(&of_snapshot, [&*data])
     });
     let object = match encoded.await {
@@ -100,8 +155,11 @@ pub(crate) async fn clean(bucket: &Bucket, retention: Duration) -> Result<()> {
         bucket.delete(&snapshot.location).await?;
     }
     for segment in bucket.list(&bucket.segments()).await? {
-        let is_needed = Bucket::number(&segment.location).is_none_or(|number| number >= floor);
-        if is_needed || !is_old(&segment) {
+        let Some(number) = Bucket::number(&segment.location) else {
+            tracing::warn!(name = %segment.location, "an object in the log is no segment");
+            continue;
+        };
+        if number >= floor || !is_old(&segment) {
             break;
         }
         bucket.delete(&segment.location).await?;

@@ -62,6 +62,8 @@ impl ObjectStore {
 
     /// Returns the settings of a store in this object store, in which the names of all objects
     /// begin with `prefix`.
+    ///
+    /// The client should not repeat requests (`RetryConfig::max_retries`), because the store does.
     pub fn on(store: Arc<dyn object_store::ObjectStore>, prefix: impl Into<String>) -> Builder {
         Builder::on(store, prefix.into())
     }

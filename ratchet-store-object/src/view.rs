@@ -5,8 +5,10 @@ use std::time::Duration;
 use ratchet_core::time;
 use uuid::Uuid;
 
+use crate::bucket::Bucket;
 use crate::clock::Moment;
 use crate::document::Header;
+use crate::error::{Failure, Result};
 
 /// The last segment in the data of this process.
 #[derive(Clone, Debug)]
@@ -17,6 +19,8 @@ pub(crate) struct View {
     pub(crate) at: i64,
     /// A moment at which the log had no newer segment. `None` if none is known.
     current_at: Option<Moment>,
+    /// The log has at least the segments up to this number.
+    least: u64,
 }
 
 impl View {
@@ -27,6 +31,7 @@ impl View {
             id: header.id,
             at: header.at,
             current_at: None,
+            least: header.number,
         }
     }
 
@@ -42,14 +47,32 @@ impl View {
         self.current_at = Some(moment);
     }
 
+    /// Notes that the log has at least the segments up to this number.
+    pub(crate) fn require(&mut self, number: u64) {
+        self.least = self.least.max(number);
+    }
+
+    /// Checks that the log may end with this segment.
+    pub(crate) fn check_end(&self, bucket: &Bucket) -> Result<()> {
+        if self.number >= self.least {
+            return Ok(());
+        }
+        let missing = bucket.segment(self.number + 1);
+        let problem = format!(
+            "is missing: there are snapshots up to segment {}, but none can be read; were objects \
+             deleted? Restore them from a backup, or use another prefix",
+            self.least
+        );
+        Err(Failure::corrupt(missing.as_ref(), &problem))
+    }
+
     /// Returns whether the segment after this one may have been deleted already. Then the log seems
     /// to end here, a put of the next number can succeed, and another stale process may have put
-    /// such an object. Segments are deleted only when they are older than `retention`, and the next
-    /// segment is younger than the moment at which the log ended here. Half of the time is for
-    /// clocks that run at different speeds.
-    pub(crate) fn is_stale(&self, now: &Moment, retention: Duration) -> bool {
+    /// such an object. Segments are deleted only when they are much older than `bound`, and the
+    /// next segment is younger than the moment at which the log ended here.
+    pub(crate) fn is_stale(&self, now: &Moment, bound: Duration) -> bool {
         let since = self.current_at.and_then(|moment| moment.until(now));
-        since.is_none_or(|since| since >= retention / 2)
+        since.is_none_or(|since| since >= bound)
     }
 
     /// Returns whether the log had no newer segment at a moment since `duration` before `now`.

@@ -125,8 +125,8 @@ pub(crate) fn end_claim(
 }
 
 /// Makes the changes that every end of a job needs. Releases the job's unique key and its position
-/// in a lane, and closes its signal and its expiry. If other jobs or a batch may depend on the job, records that
-/// it has ended. The request applies the consequences later.
+/// in a lane, and closes its signal and its expiry. If other jobs or a batch may depend on the job,
+/// records that it has ended. The request applies the consequences later.
 pub(crate) fn give_up(work: &Work<'_>, id: JobId, data: i64, flags: JobFlags) -> Result<()> {
     if flags.has_any(JobFlags::UNIQUE_KEY) {
         work.conn

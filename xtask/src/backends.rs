@@ -31,7 +31,7 @@ pub(crate) struct Needs {
 }
 
 /// All stores. A new store is one more entry.
-pub(crate) static BACKENDS: [Backend; 8] = [
+pub(crate) static BACKENDS: [Backend; 10] = [
     Backend {
         name: "memory",
         sql: None,
@@ -96,6 +96,28 @@ pub(crate) static BACKENDS: [Backend; 8] = [
         words: &["object_store"],
         bench: None,
         server: None,
+    },
+    Backend {
+        name: "object-s3",
+        sql: None,
+        words: &[],
+        bench: None,
+        server: Some(Needs {
+            url: db::object::S3_URL,
+            provide: db::object::provide_s3,
+            own: db::object::own_s3,
+        }),
+    },
+    Backend {
+        name: "object-azure",
+        sql: None,
+        words: &[],
+        bench: None,
+        server: Some(Needs {
+            url: db::object::AZURE_URL,
+            provide: db::object::provide_azure,
+            own: db::object::own_azure,
+        }),
     },
     // This store has no transactions.
     Backend {

@@ -221,8 +221,8 @@ pub(crate) struct Enqueue {
     /// without a due time
     #[arg(long, value_parser = parse::duration, value_name = "DURATION", conflicts_with = "at")]
     pub(crate) expires_in: Option<Duration>,
-    /// Cancel the job if no node has claimed it by this time, such as 2030-12-31T23:59:00Z; with --at
-    /// or without a due time
+    /// Cancel the job if no node has claimed it by this time, such as 2030-12-31T23:59:00Z; with
+    /// --at or without a due time
     #[arg(
         long,
         value_parser = parse::time,

@@ -208,8 +208,8 @@ section! {
 section! {
     /// Settings that apply to object storage only.
     pub struct ObjectConfig in "store.object" {
-        /// Age at which segments and snapshots are deleted if newer ones replace them. All
-        /// processes of a store need the same value.
+        /// Age at which segments and snapshots are deleted if newer ones replace them. At least 30
+        /// minutes.
         retention: Option<Duration> as "duration", default "1h";
 
         /// Number of segments after which a snapshot follows.

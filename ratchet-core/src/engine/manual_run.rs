@@ -68,7 +68,8 @@ impl<'a> ManualRun<'a> {
     }
 
     /// Fires the due slots of recurring definitions, fails the jobs whose signal did not arrive in
-    /// time, and ends the jobs that expired. Returns the time of the next slot, or `None` if no slot is planned.
+    /// time, and ends the jobs that expired. Returns the time of the next slot, or `None` if no
+    /// slot is planned.
     pub(crate) async fn look_after(&self) -> Result<Option<Timestamp>> {
         let next = recurring::fire_due(&self.run.recurring).await?;
         reclaimer::end_late(&self.run.reclaimer).await?;

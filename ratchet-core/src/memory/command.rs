@@ -196,6 +196,47 @@ impl Command<'_> {
         matches!(self, Self::Put { .. } | Self::SetPaused { .. })
     }
 
+    /// Returns whether the command may make a job claimable. A process that applies the command of
+    /// another process then wakes its nodes.
+    #[must_use]
+    pub const fn may_make_claimable(&self) -> bool {
+        match self {
+            Self::Enqueue(_)
+            | Self::Settle(_)
+            | Self::Reclaim(_)
+            | Self::ActOn { .. }
+            | Self::Resume(_)
+            | Self::SetPermits { .. }
+            | Self::CloseBatch(_)
+            | Self::Deliver(_)
+            | Self::Expire { .. }
+            | Self::ExpireJobs { .. }
+            | Self::Fire(_) => true,
+            Self::ClaimNextBatch(_)
+            | Self::Report(_)
+            | Self::Pause(_)
+            | Self::Heartbeat(_)
+            | Self::SetNodeStatus { .. }
+            | Self::SweepNodes(_)
+            | Self::Acquire { .. }
+            | Self::Renew { .. }
+            | Self::Release { .. }
+            | Self::Bump { .. }
+            | Self::Take(_)
+            | Self::ForgetIdle { .. }
+            | Self::CreateBatch(_)
+            | Self::Purge(_)
+            | Self::PurgeBatches(_)
+            | Self::Archive(_)
+            | Self::PurgeArchive(_)
+            | Self::Put { .. }
+            | Self::ClaimDueRecurring(_)
+            | Self::SetPaused { .. }
+            | Self::Delete(_)
+            | Self::Retire(_) => false,
+        }
+    }
+
     /// Returns the name of the store call, as it occurs in errors and in fault plans.
     #[must_use]
     pub const fn operation(&self) -> &'static str {

@@ -66,7 +66,7 @@ pub use shared::CommandLog;
 pub use snapshot::Snapshot;
 
 use crate::cluster::{ClusterCoordinator, InProcessCoordinator};
-use crate::error::{Result, StoreError};
+use crate::error::{Result, StoreError, StoreErrorKind};
 use crate::store::{
     ArchiveStore, CallPolicy, DiagnosticStore, JobStore, LockStore, NodeStore, PermitStore,
     QueueStore, RateStore, RecurringStore, SignalStore, Store, StoreInfo, VersionStore,
@@ -226,7 +226,10 @@ impl MemoryStore {
             log.refresh()
                 .await
                 .map_err(|error| error.during(operation))?;
-            let data = self.data();
+            // After a panic while a command was applied, the data is that of no log.
+            let data = self.data.lock().map_err(|broken| {
+                StoreError::new(StoreErrorKind::Other, operation).with_source(broken.to_string())
+            })?;
             return Ok(read(&data.0, log.now()));
         }
         self.faults

@@ -399,6 +399,47 @@ fn every_so_often(name: &str, every: Duration) -> Definition {
     recurring.job(NewJob::new("tick", &())).check().unwrap()
 }
 
+/// Where the recorded history is. Each line is an entry, or the answer to the entry before it. The
+/// last line is the data at the end.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/memory/recorded.jsonl");
+const RECORDED_STEPS: usize = 150;
+
+/// Fails when a change of the rules gives other data or other answers than before, which processes
+/// with a common log must not do.
+#[tokio::test]
+async fn the_recorded_history_gives_the_same_data_and_answers() {
+    const REMEDY: &str = "the rules of the state machine have changed: increase FORMAT in \
+                          ratchet-store-object/src/document.rs, unless this format was never \
+                          released, and record a new history by RATCHET_WRITE_HISTORY=1";
+    if std::env::var_os("RATCHET_WRITE_HISTORY").is_some() {
+        let mut history = History::new(1);
+        for _ in 0..RECORDED_STEPS {
+            // Refusals are answers too.
+            let _ = history.step().await;
+        }
+        let log = std::mem::take(&mut *history.log.lock().unwrap());
+        let mut lines: Vec<String> = log
+            .into_iter()
+            .flat_map(|(entry, answer)| [entry, answer])
+            .collect();
+        lines.push(history.store.snapshot().encode().unwrap());
+        std::fs::write(RECORDED, lines.join("\n") + "\n").unwrap();
+    }
+    let recorded = std::fs::read_to_string(RECORDED).unwrap();
+    let mut lines: Vec<&str> = recorded.lines().collect();
+    let end = lines.pop().unwrap();
+    let mut data = Snapshot::default();
+    let mut operations = BTreeSet::new();
+    for pair in lines.chunks(2) {
+        let entry = Entry::decode(pair[0]).expect(REMEDY);
+        operations.insert(entry.command.operation());
+        let answer = data.apply(&entry).encode().unwrap();
+        assert_eq!(answer, pair[1], "{REMEDY}");
+    }
+    assert_eq!(data.encode().unwrap(), end, "{REMEDY}");
+    assert!(operations.len() >= OPERATIONS - 2, "{operations:?}");
+}
+
 /// Replays the commands on `data`, and checks the answers. Returns the operations of the commands
 /// that are known to change nothing, after checking that this is true.
 fn replay(data: &mut Snapshot, log: &[Logged]) -> BTreeSet<&'static str> {
@@ -459,7 +500,7 @@ async fn a_replayed_history_gives_the_same_data_and_answers() {
             }
             let refused = history.step().await;
             if let Err(error) = &refused {
-                assert_eq!(error.kind(), crate::StoreErrorKind::Invalid, "{error}");
+                assert_eq!(error.kind(), StoreErrorKind::Invalid, "{error}");
             }
             kinds[usize::from(refused.is_err())] += 1;
         }

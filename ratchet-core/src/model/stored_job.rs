@@ -423,8 +423,8 @@ impl StoredJob {
         self.enter(JobState::Cancelled, now);
     }
 
-    /// Returns when the job expires if it does not begin before. `None` if it never expires, or does
-    /// not wait.
+    /// Returns when the job expires if it does not begin before. `None` if it never expires, or
+    /// does not wait.
     #[must_use]
     pub fn expiry(&self) -> Option<i64> {
         let waiting = self.record.state.is_waiting();

@@ -35,7 +35,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[enqueue.due]** The due time of `RunAt::Now` and `RunAt::In` is computed from the
     ///   database's clock.
     /// - **[expiry.enqueue]** A job with an [expiry](NewJob::expiry) is stored with the time at which
-    ///   it expires. An expiry of `RunAt::In` is measured from the enqueue, by the database's clock.
+    ///   it expires. An expiry of `RunAt::In` is measured from the enqueue, by the database's
+    ///   clock.
     /// - **[enqueue.validate]** The door refuses jobs that [`NewJob::validate_all`] refuses, and
     ///   jobs that need a feature which the store does not have, so a store never receives them.
     /// - **[keys.idempotency]** If the idempotency key of a job was ever used, the job is not
@@ -134,8 +135,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[claim.awaited]** [`Claim::awaited`](crate::model::Claim::awaited) is true if the job is
     ///   in a batch, or if another job was linked to the job before the claim. The store may also
     ///   set it to true for other jobs.
-    /// - **[expiry.begun]** A job that is claimed before its expiry has begun. From then on it has no
-    ///   expiry, whatever becomes of the claim.
+    /// - **[expiry.begun]** A job that is claimed before its expiry has begun. From then on it has
+    /// no   expiry, whatever becomes of the claim.
     /// - **[expiry.claim]** A job may be claimed after its expiry. It then keeps its expiry, and
     ///   [`Claim::expires_at`](crate::model::Claim::expires_at) contains it. For every other claim,
     ///   this is `None`.
@@ -518,8 +519,8 @@ pub trait JobStore: Debug + Send + Sync {
     /// `Invalid`, or a failure of the store.
     async fn purge(&self, request: &PurgeRequest) -> Result<Guarded<u64>>;
 
-    /// Cancels jobs that have not begun before their expiry: up to `limit` jobs, the longest overdue
-    /// first.
+    /// Cancels jobs that have not begun before their expiry: up to `limit` jobs, the longest
+    /// overdue first.
     ///
     /// # Contract
     /// - **[expiry.pass]** A job that is `Pending`, `Blocked` or `Paused` at its expiry, and not

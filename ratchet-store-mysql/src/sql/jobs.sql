@@ -224,25 +224,30 @@ WHERE job.state = 5;
 COMMIT
 
 -- name: reschedule_jobs
--- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL, without a turn.
--- Must run in a transaction that has locked the jobs. [reschedule.job] [lane.reschedule] [fair.act]
+-- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL. Jobs that were
+-- due at another time lose their turns; the assignments of an UPDATE see those before them. Must
+-- run in a transaction that has locked the jobs. [reschedule.job] [lane.reschedule] [fair.act]
 -- Primary keys.
+SET @due = COALESCE($2, {now} + $3);
 BEGIN;
 DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 {turn job}
-WHERE job.id IN ($1);
-UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET run_at = COALESCE($2, {now} + $3), turn = NULL
+WHERE job.id IN ($1) AND job.run_at <> @due;
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY)
+SET turn = CASE WHEN run_at = @due THEN turn END, run_at = @due
 WHERE id IN ($1) AND state IN (0, 1, 2);
 COMMIT
 
 -- name: set_priority
--- Changes the priority of unfinished jobs, which lose their turns. Must run in a transaction that
--- has locked the jobs. [priority.job] [fair.act] Primary keys.
+-- Sets the priority of unfinished jobs. Jobs that had another priority lose their turns; the
+-- assignments of an UPDATE see those before them. Must run in a transaction that has locked the
+-- jobs. [priority.job] [fair.act] Primary keys.
 BEGIN;
 DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 {turn job}
-WHERE job.id IN ($1);
-UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET priority = $2, turn = NULL
+WHERE job.id IN ($1) AND job.priority <> $2;
+UPDATE {schema}.jobs FORCE INDEX (PRIMARY)
+SET turn = CASE WHEN priority = $2 THEN turn END, priority = $2
 WHERE id IN ($1) AND state < 4;
 COMMIT
 
@@ -331,9 +336,10 @@ ORDER BY job.id
 FOR UPDATE
 
 -- name: replace_payloads
--- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints, their
--- progress and their turns. Must run in a transaction that has locked the jobs. [keys.replace]
--- [keys.debounce] Primary keys.
+-- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
+-- progress. Jobs that were due at another time lose their turns; the assignments of an UPDATE see
+-- those before them. Must run in a transaction that has locked the jobs. [keys.replace]
+-- [keys.debounce] [fair.act] Primary keys.
 SET @given = $1;
 BEGIN;
 UPDATE {rows @given (job id, payload text, payload_version int)} AS given
@@ -342,12 +348,13 @@ SET data.payload = given.payload, data.payload_version = given.payload_version;
 UPDATE {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = UNHEX(given.job)
 SET notes.percent = NULL, notes.message = NULL, notes.checkpoint = NULL;
-DELETE kept FROM {rows @given (job id)} AS given
+DELETE kept FROM {rows @given (job id, run_at bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-{turn job};
+{turn job}
+WHERE job.run_at <> given.run_at;
 UPDATE {rows @given (job id, run_at bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-SET job.run_at = given.run_at, job.turn = NULL;
+SET job.turn = CASE WHEN job.run_at = given.run_at THEN job.turn END, job.run_at = given.run_at;
 COMMIT
 
 -- name: release_keys

@@ -197,7 +197,14 @@ pub(crate) async fn a_turn_is_kept_as_long_as_its_job_has_it(database: Arc<Datab
     assert_eq!(turns(&database).await.len(), 2);
     let replacing = job().unique_key("u").on_conflict(OnConflict::Replace);
     store.enqueue(&[replacing]).await.unwrap();
+    assert_eq!(turns(&database).await.len(), 2);
+    let later = job().unique_key("u");
+    let later = later.debounce(Duration::from_millis(1), Duration::from_secs(60));
+    store.enqueue(&[later]).await.unwrap();
     assert_eq!(turns(&database).await.len(), 1);
+    let waiting = "SELECT COUNT(*) FROM {database}.ratchet_jobs
+                   WHERE run_at > UNIX_TIMESTAMP(NOW(3)) * 1000";
+    while database.number(waiting).await.unwrap() > 0 {}
     // The claim gives turns to the due jobs that lost theirs.
     store.claim_next_batch(&request).await.unwrap();
     assert_eq!(turns(&database).await.len(), 3);

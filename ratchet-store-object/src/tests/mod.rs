@@ -4,29 +4,26 @@ mod faulty;
 mod objects;
 mod races;
 mod requests;
+mod suspended;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::path::Path;
-use ratchet_core::memory::ManualClock;
 use ratchet_core::model::{ClaimRequest, ClaimedJob, Detail, Enqueued, NewJob};
 use ratchet_core::store::{Checked, JobStore};
-use ratchet_core::{JobId, Name, NodeId, time};
+use ratchet_core::{JobId, Name, NodeId};
 
 use crate::{Builder, ObjectStore};
 use faulty::Faulty;
 
 type Opened = Checked<ObjectStore>;
 
-fn clock() -> ManualClock {
-    ManualClock::new(time::from_millis(1_790_000_000_123))
-}
-
 /// A store that never deletes anything, and stores no snapshots.
 fn builder(bucket: &Faulty) -> Builder {
     ObjectStore::on(Arc::new(bucket.clone()), "r")
-        .manual_clock(clock())
+        .manual_clock(bucket.clock().clone())
         .snapshot_every(u32::MAX)
 }
 
@@ -34,10 +31,23 @@ async fn open(bucket: &Faulty) -> Opened {
     builder(bucket).connect().await.unwrap()
 }
 
-/// A store that stores a snapshot after every second segment, and deletes at once what it replaces.
-async fn open_hasty(bucket: &Faulty) -> Opened {
-    let builder = builder(bucket).snapshot_every(2).retention(Duration::ZERO);
-    builder.connect().await.unwrap()
+/// A store that stores a snapshot after every second segment, and deletes segments after an hour.
+async fn open_brisk(bucket: &Faulty) -> Opened {
+    builder(bucket).snapshot_every(2).connect().await.unwrap()
+}
+
+/// Adds jobs, one every twenty minutes, until this segment is deleted. Returns the jobs.
+async fn bury(bucket: &Faulty, store: &Opened, number: u64) -> Vec<JobId> {
+    let mut jobs = Vec::new();
+    for _ in 0..100 {
+        bucket.clock().advance(Duration::from_secs(20 * 60));
+        jobs.push(add(store).await);
+        store.log.snapshots.stored().await;
+        if !bucket.has(&segment(number)).await {
+            return jobs;
+        }
+    }
+    panic!("segment {number} is not deleted");
 }
 
 fn name(text: &str) -> Name {
@@ -67,19 +77,8 @@ async fn has_all(store: &Opened, jobs: &[JobId]) -> bool {
     found.iter().all(Option::is_some)
 }
 
-/// Waits until the store is not storing a snapshot.
-async fn snapshot_stored(store: &Opened) {
-    while store
-        .log
-        .is_storing
-        .load(std::sync::atomic::Ordering::SeqCst)
-    {
-        tokio::task::yield_now().await;
-    }
-}
-
 /// The data of a store that is current.
 async fn data(store: &Opened) -> String {
     store.log.refresh().await.unwrap();
-    store.log.data().encode().unwrap()
+    store.log.data().unwrap().encode().unwrap()
 }

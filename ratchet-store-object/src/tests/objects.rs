@@ -1,8 +1,11 @@
 //! Objects that are missing, damaged, or of another version.
 
 use object_store::{ObjectStore as _, ObjectStoreExt};
+use ratchet_core::model::{PutRecurring, Recurring};
+use ratchet_core::store::RecurringStore;
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 
+use super::faulty::{Fault, Gate, Operation, failed, taken};
 use super::*;
 use crate::document;
 
@@ -74,13 +77,141 @@ async fn a_segment_of_a_newer_version_is_named_and_nothing_follows_it() {
 }
 
 #[tokio::test]
+async fn a_segment_of_an_older_version_needs_the_older_version() {
+    let bucket = Faulty::default();
+    let (reader, writer) = (open(&bucket).await, open(&bucket.other()).await);
+    add(&writer).await;
+    bucket
+        .replace(&segment(1), |bytes| {
+            let text = String::from_utf8(bytes).unwrap();
+            let (_, text) = text.split_once('\n').unwrap();
+            document::sealed(&text.replacen("\"format\":1", "\"format\":0", 1)).into_bytes()
+        })
+        .await;
+    let failed = reader
+        .get(&[JobId::new()], Detail::Whole)
+        .await
+        .unwrap_err();
+    let older = StoreErrorKind::SchemaMismatch(SchemaProblem::Altered);
+    assert_eq!(failed.kind(), older, "{failed}");
+    let text = format!("{failed:?}");
+    assert!(
+        !text.contains("upgrade") && text.contains("older version"),
+        "{text}"
+    );
+}
+
+/// An operator may have copied objects.
+#[tokio::test]
+async fn a_segment_under_another_number_is_named() {
+    let bucket = Faulty::default();
+    let (reader, writer) = (open(&bucket).await, open(&bucket.other()).await);
+    let job = add(&writer).await;
+    bucket
+        .objects()
+        .copy(&segment(1), &segment(2))
+        .await
+        .unwrap();
+    let jobs = [job];
+    let failed = reader.get(&jobs, Detail::Whole);
+    let failed = tokio::time::timeout(Duration::from_secs(60), failed)
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(failed.kind(), StoreErrorKind::Corrupt, "{failed}");
+    assert!(
+        format!("{failed:?}").contains("the content of segment 1"),
+        "{failed:?}"
+    );
+}
+
+/// A segment may be damaged after processes have applied it.
+#[tokio::test]
+async fn a_newer_snapshot_replaces_a_damaged_segment() {
+    let bucket = Faulty::default();
+    let (reader, writer) = (open(&bucket).await, open_brisk(&bucket.other()).await);
+    let mut jobs = vec![add(&writer).await];
+    bucket
+        .replace(&segment(1), |bytes| bytes[..40].to_vec())
+        .await;
+    assert!(reader.get(&jobs, Detail::Whole).await.is_err());
+    jobs.push(add(&writer).await);
+    writer.log.snapshots.stored().await;
+    assert!(has_all(&reader, &jobs).await);
+    assert!(has_all(&open(&bucket.other()).await, &jobs).await);
+}
+
+/// The text of the last segment is damaged. Its header still shows that it is in the log.
+#[tokio::test]
+async fn a_process_that_has_applied_a_damaged_segment_continues() {
+    let bucket = Faulty::default();
+    let store = open(&bucket).await;
+    let job = add(&store).await;
+    bucket
+        .replace(&segment(1), |mut bytes| {
+            bytes.pop();
+            bytes
+        })
+        .await;
+    bucket.clock().advance(Duration::from_secs(3_600));
+    let jobs = [job, add(&store).await];
+    assert!(has_all(&store, &jobs).await);
+}
+
+#[tokio::test]
+async fn a_snapshot_whose_segment_was_deleted_is_named() {
+    let bucket = Faulty::default();
+    let store = open_brisk(&bucket).await;
+    for _ in 0..2 {
+        add(&store).await;
+    }
+    store.log.snapshots.stored().await;
+    bucket.objects().delete(&segment(2)).await.unwrap();
+    let opened = open(&bucket.other()).await;
+    let failed = opened
+        .get(&[JobId::new()], Detail::Whole)
+        .await
+        .unwrap_err();
+    assert_eq!(failed.kind(), StoreErrorKind::Corrupt, "{failed}");
+    let text = format!("{failed:?}");
+    assert!(text.contains("log/00000000000000000002"), "{text}");
+}
+
+/// All snapshots are damaged, and the segments before them are deleted.
+#[tokio::test]
+async fn a_log_that_ends_before_its_snapshots_is_refused() {
+    let bucket = Faulty::default();
+    let store = open_brisk(&bucket).await;
+    bury(&bucket, &store, 1).await;
+    for snapshot in snapshots(&bucket).await {
+        bucket
+            .replace(&snapshot, |bytes| bytes[..40].to_vec())
+            .await;
+    }
+    // That of a process that was suspended before it began the log.
+    let header = document::Header::new(0, uuid::Uuid::new_v4(), 0);
+    let first = document::encode(&header, []).unwrap();
+    bucket
+        .objects()
+        .put(&segment(0), first.into())
+        .await
+        .unwrap();
+    let opened = open(&bucket.other()).await;
+    let failed = opened
+        .enqueue(&[NewJob::new("kind", &())])
+        .await
+        .unwrap_err();
+    assert_eq!(failed.kind(), StoreErrorKind::Corrupt, "{failed}");
+}
+
+#[tokio::test]
 async fn a_snapshot_that_is_missing_or_damaged_is_replaced_by_another() {
     let bucket = Faulty::default();
     let store = builder(&bucket).snapshot_every(2).connect().await.unwrap();
     let mut jobs = Vec::new();
     for _ in 0..7 {
         jobs.push(add(&store).await);
-        snapshot_stored(&store).await;
+        store.log.snapshots.stored().await;
     }
     let mut snapshots = snapshots(&bucket).await;
     assert_eq!(snapshots.len(), 3);
@@ -112,17 +243,62 @@ async fn a_log_without_its_beginning_is_refused() {
     assert_eq!(refused.kind(), StoreErrorKind::Corrupt, "{refused}");
 }
 
+/// Another process begins the log between two looks at it.
+#[tokio::test]
+async fn a_log_that_begins_while_it_is_opened_has_its_beginning() {
+    let bucket = Faulty::default();
+    let gate = Gate::default();
+    bucket.plan_at(Operation::List, "r/log", Fault::Hold(gate.clone()));
+    let other = bucket.other();
+    let begin = async {
+        gate.reached().await;
+        let job = add(&open(&other).await).await;
+        gate.open();
+        job
+    };
+    let (store, job) = futures_util::future::join(open(&bucket), begin).await;
+    assert!(has_all(&store, &[job]).await);
+}
+
+/// Services fail now and then.
+#[tokio::test(start_paused = true)]
+async fn opening_repeats_requests_that_fail() {
+    let bucket = Faulty::default();
+    for (operation, name) in [
+        (Operation::Put, "/probes/"),
+        (Operation::Get, "/manifest"),
+        (Operation::List, "/snapshots"),
+        (Operation::List, "/log"),
+        (Operation::Put, "/log/"),
+    ] {
+        bucket.plan_at(operation, name, Fault::Throttle);
+    }
+    // The log has begun, and the answer is lost.
+    bucket.plan_at(Operation::Put, "/log/", Fault::LoseAnswer);
+    let store = open(&bucket).await;
+    let job = add(&store).await;
+    assert!(has_all(&open(&bucket.other()).await, &[job]).await);
+}
+
 #[tokio::test]
 async fn what_snapshots_replace_is_deleted() {
     let bucket = Faulty::default();
-    let store = open_hasty(&bucket).await;
+    let store = open_brisk(&bucket).await;
+    // An object of another program does not stop the deletion.
+    bucket
+        .objects()
+        .put(&Path::from("r/log/00000000000000000001.bak"), "x".into())
+        .await
+        .unwrap();
     let mut jobs = Vec::new();
     for _ in 0..20 {
+        bucket.clock().advance(Duration::from_secs(7_200));
         jobs.push(add(&store).await);
-        snapshot_stored(&store).await;
+        store.log.snapshots.stored().await;
     }
     assert_eq!(snapshots(&bucket).await.len(), 2);
-    let log = names(&bucket, "r/log").await;
+    let mut log = names(&bucket, "r/log").await;
+    assert_eq!(log.remove(0).filename(), Some("00000000000000000001.bak"));
     assert_eq!(log, [18, 19, 20].map(segment));
     assert_eq!(names(&bucket, "r/probes").await, []);
     assert!(has_all(&open(&bucket).await, &jobs).await);
@@ -134,7 +310,7 @@ async fn nothing_is_deleted_before_its_time() {
     let store = builder(&bucket).snapshot_every(2).connect().await.unwrap();
     for _ in 0..10 {
         add(&store).await;
-        snapshot_stored(&store).await;
+        store.log.snapshots.stored().await;
     }
     assert_eq!(snapshots(&bucket).await.len(), 5);
     assert_eq!(names(&bucket, "r/log").await.len(), 11);
@@ -150,6 +326,66 @@ async fn a_service_without_conditional_puts_is_refused() {
     assert!(
         format!("{refused:?}").contains("conditional writes"),
         "{refused:?}"
+    );
+}
+
+/// A service may refuse both puts of the probe because of each other.
+#[tokio::test]
+async fn a_service_that_refuses_puts_at_the_same_time_is_asked_again() {
+    let bucket = Faulty::default();
+    for _ in 0..2 {
+        bucket.plan_at(Operation::Put, "/probes/", Fault::Fail(taken));
+    }
+    let store = open(&bucket).await;
+    add(&store).await;
+}
+
+type Failing = fn(&Path) -> object_store::Error;
+
+#[tokio::test]
+async fn refusals_are_told_from_failures() {
+    let missing = |name: &Path| object_store::Error::NotFound {
+        path: name.to_string(),
+        source: "NoSuchBucket".into(),
+    };
+    let expired = |_: &Path| failed("status code: 400 Bad Request: ExpiredToken");
+    let errors: [(Failing, &str); 2] = [
+        (missing, "bucket does not exist"),
+        (expired, "ExpiredToken"),
+    ];
+    for (error, text) in errors {
+        let bucket = Faulty::default();
+        let store = open(&bucket).await;
+        bucket.plan([Fault::Fail(error)]);
+        let refused = store.enqueue(&[NewJob::new("kind", &())]).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Misconfigured, "{refused}");
+        assert!(format!("{refused:?}").contains(text), "{refused:?}");
+        add(&store).await;
+    }
+}
+
+/// Another process may have newer time-zone data.
+#[tokio::test]
+async fn a_time_zone_that_a_process_does_not_know_is_named() {
+    let bucket = Faulty::default();
+    let (reader, writer) = (open(&bucket).await, open(&bucket.other()).await);
+    let recurring = Recurring::cron("0 4 * * *").zone("Europe/Berlin");
+    let recurring = recurring.named("nightly");
+    let put = PutRecurring::new(recurring.job(NewJob::new("tick", &())).check().unwrap());
+    writer.put(&put).await.unwrap();
+    bucket
+        .replace(&segment(1), |bytes| {
+            let text = String::from_utf8(bytes).unwrap();
+            let (_, text) = text.split_once('\n').unwrap();
+            document::sealed(&text.replace("Europe/Berlin", "Europe/Novel")).into_bytes()
+        })
+        .await;
+    let failed = reader.find(&name("nightly")).await.unwrap_err();
+    let text = format!("{failed:?}");
+    assert!(
+        text.contains("Europe/Novel") && text.contains("time-zone data"),
+        "{text}"
     );
 }
 

@@ -1,17 +1,13 @@
 //! Races between processes, and puts whose outcome is unknown.
 
 use object_store::{ObjectStore as _, ObjectStoreExt};
-use ratchet_core::StoreErrorKind;
-use ratchet_core::memory::Command;
-use ratchet_core::model::{
-    Guarded, JobFilter, PageRequest, PauseRequest, PauseScope, PutRecurring, Recurring,
-};
-use ratchet_core::store::{QueueStore, RecurringStore, VersionStore};
+use ratchet_core::model::{Guarded, PutRecurring, Recurring};
+use ratchet_core::store::{RecurringStore, VersionStore};
+use ratchet_core::{StoreErrorKind, time};
 use tokio::sync::{Barrier, Notify};
 
-use super::faulty::Fault;
+use super::faulty::{Fault, Gate, Operation};
 use super::*;
-use crate::document::{self, Header};
 
 #[tokio::test(start_paused = true)]
 async fn a_put_whose_answer_is_lost_counts_once() {
@@ -52,6 +48,7 @@ async fn a_put_that_comes_late_counts_once() {
         Fault::Late(Arc::clone(&arrives)),
         Fault::Meet(Arc::clone(&meets)),
     ]);
+    bucket.plan_at(Operation::Get, segment(3).as_ref(), Fault::Throttle);
     let arrive = async {
         arrives.notify_one();
         // The task of the first put runs before the second put continues.
@@ -178,21 +175,17 @@ async fn of_two_processes_with_the_same_view_one_puts_first() {
 #[tokio::test(start_paused = true)]
 async fn a_definition_has_the_slots_of_its_time_also_after_a_lost_race() {
     let bucket = Faulty::default();
-    let time = clock();
-    let store = builder(&bucket)
-        .manual_clock(time.clone())
-        .connect()
-        .await
-        .unwrap();
+    let time = bucket.clock();
+    let store = open(&bucket).await;
     let other = open(&bucket.other()).await;
-    let held = Arc::new(Notify::new());
-    bucket.plan([Fault::Hold(Arc::clone(&held))]);
+    let held = Gate::default();
+    bucket.plan([Fault::Hold(held.clone())]);
     let recurring = Recurring::every(Duration::from_secs(60)).named("every");
     let put = PutRecurring::new(recurring.job(NewJob::new("tick", &())).check().unwrap());
     let overtake = async {
         add(&other).await;
         time.advance(Duration::from_secs(3_600));
-        held.notify_one();
+        held.open();
     };
     let (outcome, ()) = futures_util::future::join(store.put(&put), overtake).await;
     outcome.unwrap();
@@ -209,16 +202,13 @@ async fn a_definition_has_the_slots_of_its_time_also_after_a_lost_race() {
 async fn calls_gather_while_a_put_is_under_way() {
     let bucket = Faulty::default();
     let store = open(&bucket).await;
-    let held = Arc::new(Notify::new());
-    bucket.plan([Fault::Hold(Arc::clone(&held))]);
-    bucket.counts();
+    let held = Gate::default();
+    bucket.plan([Fault::Hold(held.clone())]);
     let first = add(&store);
     let others = futures_util::future::join_all((0..100).map(|_| add(&store)));
     let release = async {
-        while bucket.counts().puts == 0 {
-            tokio::task::yield_now().await;
-        }
-        held.notify_one();
+        held.reached().await;
+        held.open();
     };
     let (_, others, ()) = futures_util::future::join3(first, others, release).await;
     assert_eq!(others.len(), 100);
@@ -226,57 +216,4 @@ async fn calls_gather_while_a_put_is_under_way() {
     let segments: Vec<_> = futures_util::StreamExt::collect(log).await;
     // The one that begins the log, the first group, and at most two that gathered.
     assert!(segments.len() <= 4, "{}", segments.len());
-}
-
-/// A process that has been away for long finds its next number free, because the segments after
-/// its view have been deleted.
-#[tokio::test]
-async fn a_process_that_is_far_behind_loses_nothing() {
-    let bucket = Faulty::default();
-    let (slow, fast) = (open_hasty(&bucket).await, open_hasty(&bucket.other()).await);
-    let mut jobs = vec![add(&slow).await];
-    for _ in 0..12 {
-        jobs.push(add(&fast).await);
-        snapshot_stored(&fast).await;
-    }
-    assert!(
-        bucket.objects().head(&segment(2)).await.is_err(),
-        "it is deleted"
-    );
-    jobs.push(add(&slow).await);
-    for store in [&slow, &fast] {
-        assert!(has_all(store, &jobs).await);
-    }
-    assert_eq!(data(&slow).await, data(&fast).await);
-    // The object that it put too early is deleted.
-    assert!(bucket.objects().head(&segment(2)).await.is_err());
-}
-
-/// Such a process may also find the segment of another one that is as far behind.
-#[tokio::test]
-async fn a_process_that_is_far_behind_reads_no_segment_that_came_too_late() {
-    let bucket = Faulty::default();
-    let (slow, fast) = (open_hasty(&bucket).await, open_hasty(&bucket.other()).await);
-    let mut jobs = vec![add(&slow).await];
-    for _ in 0..12 {
-        jobs.push(add(&fast).await);
-        snapshot_stored(&fast).await;
-    }
-    let pause = PauseRequest::new(PauseScope::Queue(name("q")));
-    let command = serde_json::to_string(&Command::Pause((&pause).into())).unwrap();
-    let header = Header::new(2, uuid::Uuid::new_v4(), 0);
-    let late = document::encode(&header, [&*command]).unwrap();
-    bucket
-        .objects()
-        .put(&segment(2), late.into())
-        .await
-        .unwrap();
-    assert!(has_all(&slow, &jobs).await);
-    assert_eq!(data(&slow).await, data(&fast).await);
-    let page = PageRequest::first(100);
-    assert_eq!(
-        slow.select(&JobFilter::all(), &page).await.unwrap().len(),
-        13
-    );
-    assert_eq!(QueueStore::queues(&slow).await.unwrap().len(), 1);
 }

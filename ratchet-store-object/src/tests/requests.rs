@@ -1,8 +1,10 @@
 //! How many requests calls make, and what time they see.
 
+use ratchet_core::memory::ManualClock;
 use ratchet_core::store::{NodeStore, Store};
+use ratchet_core::{StoreErrorKind, time};
 
-use super::faulty::Counts;
+use super::faulty::{Counts, Fault, Operation, failed};
 use super::*;
 
 #[tokio::test]
@@ -34,7 +36,7 @@ async fn an_opened_store_reads_the_snapshot_and_what_follows_it() {
     let store = builder(&bucket).snapshot_every(20).connect().await.unwrap();
     for _ in 0..22 {
         add(&store).await;
-        snapshot_stored(&store).await;
+        store.log.snapshots.stored().await;
     }
     bucket.counts();
     let store = open(&bucket).await;
@@ -67,7 +69,7 @@ async fn an_idle_process_looks_more_and_more_rarely() {
 
 #[tokio::test]
 async fn the_time_does_not_follow_the_clock_of_the_machine() {
-    let bucket = Faulty::default();
+    let bucket = Faulty::with_clock(ManualClock::running(time::wall_clock()));
     let machine = ManualClock::running(time::wall_clock());
     let other = ManualClock::running(time::wall_clock());
     other.advance(Duration::from_secs(3_600));
@@ -98,4 +100,71 @@ async fn the_time_does_not_follow_the_clock_of_the_machine() {
             _ => {}
         }
     }
+}
+
+/// A store whose machine has this clock.
+async fn open_on(bucket: &Faulty, machine: &ManualClock) -> Opened {
+    let store = ObjectStore::on(Arc::new(bucket.clone()), "r").machine_clock(machine.clone());
+    store.connect().await.unwrap()
+}
+
+async fn created_at(store: &Opened) -> i64 {
+    let job = add(store).await;
+    let found = store.get(&[job], Detail::Whole).await.unwrap();
+    time::to_millis(found[0].as_ref().unwrap().created_at)
+}
+
+/// The monotonic clock stops while a machine is suspended.
+#[tokio::test(start_paused = true)]
+async fn the_time_after_a_suspension_is_that_of_the_server() {
+    let bucket = Faulty::default();
+    let machine = ManualClock::new(bucket.clock().now());
+    let store = open_on(&bucket, &machine).await;
+    assert_eq!(created_at(&store).await, bucket.clock().now_millis());
+    for clock in [bucket.clock(), &machine] {
+        clock.advance(Duration::from_secs(8 * 3_600));
+    }
+    assert_eq!(created_at(&store).await, bucket.clock().now_millis());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_is_not_earlier_than_a_read() {
+    let bucket = Faulty::default();
+    let machine = ManualClock::new(bucket.clock().now());
+    let store = open_on(&bucket, &machine).await;
+    machine.advance(Duration::from_millis(900));
+    let read = time::to_millis(store.database_time().await.unwrap());
+    machine.set_back(Duration::from_millis(800));
+    assert!(created_at(&store).await >= read);
+}
+
+/// The pauses between puts that fail do not make a measurement less exact.
+#[tokio::test(start_paused = true)]
+async fn a_measurement_is_one_put() {
+    let bucket = Faulty::default();
+    for _ in 0..2 {
+        bucket.plan_at(Operation::Put, "/probes/", Fault::None);
+    }
+    bucket.plan_at(Operation::Put, "/probes/", Fault::None);
+    bucket.plan_at(
+        Operation::Put,
+        "/probes/",
+        Fault::Fail(|_| failed("503 SlowDown")),
+    );
+    // Ahead of the server by more than the pause.
+    let machine = ManualClock::new(bucket.clock().now());
+    machine.advance(Duration::from_secs(3_600));
+    let store = open_on(&bucket, &machine).await;
+    let ahead = created_at(&store).await - bucket.clock().now_millis();
+    assert!((0..=1_000).contains(&ahead), "{ahead}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_clock_must_be_wrong_is_refused() {
+    let bucket = Faulty::default();
+    let machine = ManualClock::new(bucket.clock().now());
+    machine.advance(Duration::from_secs(25 * 3_600));
+    let store = ObjectStore::on(Arc::new(bucket.clone()), "r").machine_clock(machine);
+    let refused = store.connect().await.unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Misconfigured, "{refused}");
 }

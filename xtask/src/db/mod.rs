@@ -9,6 +9,7 @@ mod local;
 mod memory;
 pub(crate) mod mongodb;
 pub(crate) mod mysql;
+pub(crate) mod object;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 pub(crate) mod sqlserver;
@@ -65,6 +66,10 @@ enum Kind {
     MongodbStandalone,
     /// A MariaDB.
     Mysql,
+    /// An emulator of Amazon S3.
+    ObjectS3,
+    /// An emulator of Azure Blob Storage.
+    ObjectAzure,
 }
 
 impl Kind {
@@ -74,6 +79,8 @@ impl Kind {
             Self::Mongodb => "mongodb",
             Self::MongodbStandalone => "mongodb-standalone",
             Self::Mysql => "mysql",
+            Self::ObjectS3 => "object-s3",
+            Self::ObjectAzure => "object-azure",
         }
     }
 
@@ -84,6 +91,8 @@ impl Kind {
             Self::Mongodb => mongodb::URL,
             Self::MongodbStandalone => mongodb::STANDALONE_URL,
             Self::Mysql => mysql::URL,
+            Self::ObjectS3 => object::S3_URL,
+            Self::ObjectAzure => object::AZURE_URL,
         }
     }
 
@@ -93,6 +102,8 @@ impl Kind {
             Self::Mongodb => mongodb::own(),
             Self::MongodbStandalone => mongodb::own_standalone(),
             Self::Mysql => mysql::own(),
+            Self::ObjectS3 => object::own_s3(),
+            Self::ObjectAzure => object::own_azure(),
         }
     }
 

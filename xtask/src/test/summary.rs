@@ -15,7 +15,7 @@ use crate::browser;
 use crate::matrix::{self, Report, is_required};
 
 /// How many of the slowest tests are listed.
-const SLOWEST: usize = 8;
+const SLOWEST: usize = 6;
 /// How many failed tests are listed.
 const FAILED: usize = 2;
 

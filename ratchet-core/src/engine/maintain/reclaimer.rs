@@ -42,8 +42,8 @@ const SKIPPED: u32 = 11;
 /// After a successful reclaim call, this node's reclaim passes count as successful for this many
 /// intervals between passes.
 const PASSES: u32 = 3;
-/// Maximum number of jobs that one call ends because their signal did not arrive in time, or because
-/// they have expired.
+/// Maximum number of jobs that one call ends because their signal did not arrive in time, or
+/// because they have expired.
 const PASS: usize = 500;
 /// Divisor that reduces the number of jobs per call after a call exceeds the store's deadline. The
 /// first call of a pass ends up to [`PASS`] jobs.

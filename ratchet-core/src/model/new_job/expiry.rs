@@ -60,8 +60,8 @@ impl NewJob {
         self.expiry
     }
 
-    /// Returns when the job expires if it is enqueued at `now`. Both times are in milliseconds since
-    /// 1970. `None` if it never does.
+    /// Returns when the job expires if it is enqueued at `now`. Both times are in milliseconds
+    /// since 1970. `None` if it never does.
     #[must_use]
     pub fn resolve_expiry(&self, now: i64) -> Option<i64> {
         self.expiry.map(|expiry| expiry.resolve(now))
