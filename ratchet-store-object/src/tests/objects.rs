@@ -85,7 +85,8 @@ async fn a_segment_of_an_older_version_needs_the_older_version() {
         .replace(&segment(1), |bytes| {
             let text = String::from_utf8(bytes).unwrap();
             let (_, text) = text.split_once('\n').unwrap();
-            document::sealed(&text.replacen("\"format\":1", "\"format\":0", 1)).into_bytes()
+            let format = format!("\"format\":{}", document::FORMAT);
+            document::sealed(&text.replacen(&format, "\"format\":0", 1)).into_bytes()
         })
         .await;
     let failed = reader

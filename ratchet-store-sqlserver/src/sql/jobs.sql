@@ -406,11 +406,12 @@ UPDATE job SET flags = job.flags
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id;
 SELECT job.id, job.state, route.kind, job.run_at, job.created_at, @now, job.claim_seq,
-       CASE WHEN job.flags & {expires} = {expires}
-            THEN (SELECT expires_at FROM {schema}.expiries AS expiry WHERE expiry.job = job.id) END
+       expiry.expires_at
 FROM @wanted AS wanted
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, UPDLOCK, ROWLOCK) ON job.id = wanted.id
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
+LEFT JOIN {schema}.expiries AS expiry
+  ON expiry.job = job.id AND job.flags & {expires} = {expires}
 WHERE job.flags & {unique_key} = {unique_key}
 ORDER BY job.id
 
