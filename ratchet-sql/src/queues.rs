@@ -100,11 +100,14 @@ impl<D: Dialect> SqlStore<D> {
         let misplaced = self.lease().await?.rows(sql.misplaced_jobs.query()).await?;
         let mut moved = 0;
         for row in &misplaced {
-            // Columns: the shared route, and then the texts of the own route.
-            let (shared, own) = (row.try_get::<i32>(0)?, row::route(row, 1)?);
             if moved >= limit {
                 break;
             }
+            // Columns: the shared route, and then the texts of the own route.
+            let shared: i32 = row.try_get(0)?;
+            let Ok(own) = row::route(row, 1) else {
+                continue;
+            };
             let queue = own.queue.clone();
             let own = self.routes().own(self.pools(), self.sql(), own).await?;
             let Some(own) = own else {

@@ -14,6 +14,7 @@ use ratchet_core::{InvalidInput, JobId, Name, Priority, Route, Selection};
 use crate::error::Result;
 use crate::fair;
 use crate::pipelines::{self, Queues, Seen};
+use crate::routes::Last;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -37,12 +38,15 @@ pub(crate) struct Chosen {
     fair: BTreeSet<i32>,
     /// Ids of the shared routes.
     shared: Vec<i32>,
-    /// The queues whose jobs of the shared routes the claim may take. Each is a search of its own.
+    /// The queues whose jobs of the shared routes the claim may take. Each part is a search of its
+    /// own.
     queues: Vec<Queues>,
     /// Routes whose jobs need a permit, by id. Each route's resource has a free permit.
     permitted: BTreeMap<i32, Route>,
     /// Number of free permits for each resource of the routes in `permitted`.
     budget: Budget,
+    /// The last route of the cache from which these were chosen.
+    last: Last,
 }
 
 impl Chosen {
@@ -126,6 +130,7 @@ impl MongoStore {
         request: &ClaimRequest,
         pauses: &Pauses,
     ) -> Result<Chosen> {
+        let last = self.routes().last();
         let Streams {
             own,
             shared,
@@ -138,7 +143,8 @@ impl MongoStore {
         let queues = match queues {
             Selection::Only(names) => {
                 let open = names.iter().filter(|name| !is_paused(name));
-                open.map(|name| Queues::Only(name.to_string())).collect()
+                let open: Vec<String> = open.map(Name::to_string).collect();
+                Queues::only(&open).collect()
             }
             Selection::All => vec![Queues::Except(
                 pauses.queues().map(Name::to_string).collect(),
@@ -159,6 +165,7 @@ impl MongoStore {
             queues,
             permitted: BTreeMap::new(),
             budget: Budget::default(),
+            last,
         };
         if chosen.shared.is_empty() {
             chosen.queues.clear();
@@ -179,21 +186,34 @@ impl MongoStore {
     /// Returns up to `search.look_at` due jobs in claim order, without jobs for which no permit is
     /// free. Another claim may take some of these jobs at the same time. Only the write that claims
     /// a job decides which claim gets it. [permit.order] [fair.turn]
+    ///
+    /// Returns `None` if the search may have missed jobs, because they moved from a shared route to
+    /// a route that was added after the routes were chosen. [queue.separate]
     pub(crate) async fn candidates(
         &self,
         request: &ClaimRequest,
         chosen: &mut Chosen,
         now: i64,
         search: Search,
-    ) -> Result<Vec<Candidate>> {
+    ) -> Result<Option<Vec<Candidate>>> {
         let Search { look_at, wakes } = search;
         if chosen.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let mut found = self.search(chosen, now, look_at, wakes).await?;
         if found.iter().any(|row| row::flag(row, fair::ASLEEP)) {
             self.wake(&chosen.fair, now).await?;
             found = self.search(chosen, now, look_at, false).await?;
+        }
+        if !chosen.shared.is_empty() {
+            let mut last = None;
+            for row in &found {
+                last = Last::find(row)?.or(last);
+            }
+            if last != Some(chosen.last) {
+                return Ok(None);
+            }
+            found.retain(|row| row.get("last").is_ok_and(|last| last.is_none()));
         }
         let Chosen {
             fair,
@@ -248,11 +268,12 @@ impl MongoStore {
             seen: streams[stream].seen,
             permitted: streams[stream].permitted.cloned(),
         };
-        Ok(ids.into_iter().zip(admitted).map(of_stream).collect())
+        Ok(Some(ids.into_iter().zip(admitted).map(of_stream).collect()))
     }
 
     /// Reads the first due jobs of the chosen routes. If `looks_for_asleep` is true, adds a
     /// document with the field [`ASLEEP`](fair::ASLEEP) if there are due jobs without a turn.
+    /// If there are shared routes, also adds the last stored route, which is read after them.
     async fn search(
         &self,
         chosen: &Chosen,
@@ -262,12 +283,17 @@ impl MongoStore {
     ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
         let mut rows = Vec::new();
-        for ranges in chosen.ranges(look_at).chunks(RANGES) {
+        let ranges = chosen.ranges(look_at);
+        let mut chunks = ranges.chunks(RANGES).peekable();
+        while let Some(ranges) = chunks.next() {
             let mut stages = pipelines::candidates(side.jobs.name(), ranges, now);
             let fair = ranges.iter().filter(|range| range.by_turn);
             let fair: Vec<i32> = fair.flat_map(|range| &range.routes).copied().collect();
             if looks_for_asleep && !fair.is_empty() {
                 stages.push(fair::any_asleep(side.jobs.name(), &fair, now));
+            }
+            if chunks.peek().is_none() && !chosen.shared.is_empty() {
+                stages.push(pipelines::last_route(side.routes.name()));
             }
             let found = side
                 .plain()
@@ -297,7 +323,7 @@ impl MongoStore {
                 by_turn: false,
                 queues: match queue {
                     None => Queues::Own,
-                    Some(queue) => Queues::Only(queue.to_string()),
+                    Some(queue) => Queues::Only(vec![queue.to_string()]),
                 },
             };
             let ranges: Vec<pipelines::Range> = some.iter().map(one).collect();

@@ -191,16 +191,21 @@ impl MongoStore {
         request: &ClaimRequest,
         search: Search,
     ) -> Result<Option<(Vec<Candidate>, Round)>> {
-        let (now, pauses) = loop {
+        let (now, bounded, candidates) = loop {
             match self.gate(request).await? {
                 Gate::Shut => return Ok(None),
-                Gate::Outdated => self.routes().refresh(self.main()).await?,
-                Gate::Open { now, pauses } => break (now, pauses),
+                Gate::Outdated => {}
+                Gate::Open { now, pauses } => {
+                    let mut chosen = self.choose_routes(request, &pauses).await?;
+                    let bounded = chosen.needs_permits();
+                    let found = self.candidates(request, &mut chosen, now, search);
+                    if let Some(candidates) = found.await? {
+                        break (now, bounded, candidates);
+                    }
+                }
             }
+            self.routes().refresh(self.main()).await?;
         };
-        let mut chosen = self.choose_routes(request, &pauses).await?;
-        let bounded = chosen.needs_permits();
-        let candidates = self.candidates(request, &mut chosen, now, search).await?;
         let round = Round {
             candidates: candidates.len(),
             had: 0,
@@ -226,9 +231,7 @@ impl MongoStore {
             if row.get("idle").is_ok_and(|status| status.is_some()) {
                 return Ok(Gate::Shut);
             }
-            if row::optional_int(&row, "route")?.is_some()
-                && Last::read(&row, "route")? != self.routes().last()
-            {
+            if Last::find(&row)?.is_some_and(|last| last != self.routes().last()) {
                 return Ok(Gate::Outdated);
             }
             time = row::optional_int(&row, "now")?.or(time);

@@ -44,13 +44,19 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
         doc! { "$limit": 1 },
         doc! { "$replaceWith": { "now": now.expression() } },
         idle(node, nodes),
-        doc! { "$unionWith": { "coll": routes, "pipeline": [
-            { "$sort": { "_id": -1 } },
-            { "$limit": 1 },
-            { "$project": { "_id": 0, "route": "$_id", "stamp": 1 } },
-        ] } },
+        last_route(routes),
         paused(pauses),
     ]
+}
+
+/// Returns the stage that adds the stored route with the largest number to the result, in the
+/// fields `last` and `stamp`.
+pub(crate) fn last_route(routes: &str) -> Document {
+    doc! { "$unionWith": { "coll": routes, "pipeline": [
+        { "$sort": { "_id": -1 } },
+        { "$limit": 1 },
+        { "$project": { "_id": 0, "last": "$_id", "stamp": 1 } },
+    ] } }
 }
 
 /// Returns the stage that adds a document to the result if this node may not claim.
@@ -89,20 +95,37 @@ pub(crate) enum Queues {
     Own,
     /// The routes are shared. The range has the jobs of all queues but these.
     Except(Vec<String>),
-    /// The routes are shared. The range has the jobs of this queue.
-    Only(String),
+    /// The routes are shared. The range has the jobs of these queues.
+    Only(Vec<String>),
+}
+
+impl Queues {
+    /// Splits a selection of queues by name, so that each part fits into a range.
+    pub(crate) fn only(names: &[String]) -> impl Iterator<Item = Self> {
+        names.chunks(ROUTES).map(|names| Self::Only(names.to_vec()))
+    }
+
+    /// Returns how many routes fit into a range. The server reads a stream for each route and named
+    /// queue.
+    fn routes(&self) -> usize {
+        match self {
+            Self::Own | Self::Except(_) => ROUTES,
+            Self::Only(names) => (ROUTES / names.len().max(1)).max(1),
+        }
+    }
 }
 
 impl Range {
-    /// Splits the routes into ranges of at most `ROUTES` routes each.
+    /// Splits the routes into ranges.
     pub(crate) fn of(routes: &[i32], limit: i64, queues: Queues) -> impl Iterator<Item = Self> {
+        let most = queues.routes();
         let range = move |routes: &[i32]| Self {
             routes: routes.to_vec(),
             limit,
             by_turn: false,
             queues: queues.clone(),
         };
-        routes.chunks(ROUTES).map(range)
+        routes.chunks(most).map(range)
     }
 }
 
@@ -125,7 +148,7 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
         let queue: Option<Bson> = match &range.queues {
             Queues::Own => None,
             Queues::Except(queues) => Some(doc! { "$nin": queues }.into()),
-            Queues::Only(queue) => Some(queue.into()),
+            Queues::Only(queues) => Some(doc! { "$in": queues }.into()),
         };
         if let Some(queue) = queue {
             wanted.insert("queue", queue);

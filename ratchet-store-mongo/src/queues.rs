@@ -9,8 +9,9 @@ use mongodb::options::{FindOptions, Hint, ReadConcern};
 use ratchet_core::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{InvalidInput, JobState, Name, Result, Route};
+use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, Route};
 
+use crate::connection::Tx;
 use crate::error::Result as Inner;
 use crate::pipelines;
 use crate::row;
@@ -95,17 +96,25 @@ impl MongoStore {
         let side = self.main();
         let now = self.millis(side).await?;
         self.routes().refresh(side).await?;
-        // Jobs move from shared routes to others, and not back, so the shared ones are read first.
+        let until = now.saturating_add(duration_millis(within));
+        // Jobs move from shared routes to others, and not back. So the shared ones are read first,
+        // and then the own ones, of which some may be new.
         let mut routes: Vec<((i32, Option<Name>), Route)> = Vec::new();
-        for queue in self.shared_queues().await? {
-            let shared = self.routes().shared(&queue).into_iter();
-            routes.extend(shared.map(|(number, route)| ((number, Some(queue.clone())), route)));
+        let mut first = BTreeMap::new();
+        if self.routes().has_shared() {
+            for queue in self.shared_queues().await? {
+                let shared = self.routes().shared(&queue).into_iter();
+                routes.extend(shared.map(|(number, route)| ((number, Some(queue.clone())), route)));
+            }
+            let numbers: Vec<_> = routes.iter().map(|(number, _)| number.clone()).collect();
+            first = self.first_due(&numbers, until).await?;
+            self.routes().refresh(side).await?;
         }
         let own = self.routes().of_queues().into_iter();
-        routes.extend(own.map(|(number, route)| ((number, None), route)));
-        let numbers = routes.iter().map(|(number, _)| number.clone());
-        let until = now.saturating_add(duration_millis(within));
-        let first = self.first_due(&numbers.collect::<Vec<_>>(), until).await?;
+        let own: Vec<_> = own.map(|(number, route)| ((number, None), route)).collect();
+        let numbers: Vec<_> = own.iter().map(|(number, _)| number.clone()).collect();
+        first.extend(self.first_due(&numbers, until).await?);
+        routes.extend(own);
         let pauses = self.read_pauses().await?;
         // A route may have several numbers.
         let mut longest: BTreeMap<Route, i64> = BTreeMap::new();
@@ -122,11 +131,29 @@ impl MongoStore {
         Ok(due)
     }
 
-    /// Counts the due jobs of a queue, up to a limit. [queue.depth]
+    /// Counts the due jobs of a queue, up to a limit. Reads shared routes and own routes in one
+    /// snapshot, so it counts a job that moves once. [queue.depth] [queue.separate]
     async fn count_due_of(&self, queue: &Name, limit: u64) -> Inner<u64> {
         let side = self.main();
         let now = self.millis(side).await?;
-        self.routes().refresh(side).await?;
+        let counting = || async {
+            let mut on = match self.routes().has_shared() {
+                true => self.begin(side).await?,
+                false => side.plain(),
+            };
+            let counted = self.count_due_on(&mut on, queue, limit, now).await;
+            on.finish(counted).await
+        };
+        self.with_routes(counting).await
+    }
+
+    async fn count_due_on(
+        &self,
+        on: &mut Tx<'_>,
+        queue: &Name,
+        limit: u64,
+        now: i64,
+    ) -> Inner<u64> {
         let numbers = |routes: Vec<(i32, Route)>| {
             let of_queue = routes
                 .into_iter()
@@ -142,11 +169,9 @@ impl MongoStore {
                 continue;
             }
             let stages = pipelines::count_due(&routes, shared, limit - due, now);
-            let concern = ReadConcern::local();
-            let counted = side
-                .plain()
-                .aggregate_by(&side.jobs, stages, concern, Some(index))
-                .await?;
+            let jobs = &self.main().jobs;
+            let counted = on.aggregate_by(jobs, stages, ReadConcern::local(), Some(index));
+            let counted = counted.await?;
             due += counted
                 .first()
                 .map_or(Ok(0), |row| row::count::<u64>(row, "count"))?;
@@ -177,39 +202,42 @@ impl MongoStore {
         }
         let mut queues: BTreeSet<Name> = self.read_pauses().await?.queues().cloned().collect();
         queues.extend(self.routes().marked());
-        let mut moved = 0;
-        for queue in queues {
-            for (shared, route) in self.routes().shared(&queue) {
-                let these = doc! {
-                    "state": pipelines::code(JobState::Pending),
-                    "queue": queue.as_str(),
-                    "route": shared,
-                };
-                let left = i64::try_from(limit).unwrap_or(i64::MAX) - moved;
-                let options = FindOptions::builder()
-                    .projection(doc! { "_id": 1 })
-                    .hint(Hint::Name("queue".to_owned()))
-                    .limit(left)
-                    .build();
-                if left <= 0 {
-                    break;
-                }
-                let found = side
-                    .plain()
-                    .find(&side.jobs, these.clone(), options)
-                    .await?;
-                if found.is_empty() {
-                    continue;
-                }
-                let own = self.routes().own(self.live(), route).await?;
-                let mut these = these;
-                these.insert("_id", doc! { "$in": pipelines::ids(&row::job_ids(&found)) });
-                let own = doc! { "$set": { "route": own }, "$unset": { "queue": "" } };
-                let changed = side.plain().update_these(&side.jobs, these, own).await?;
-                moved += i64::try_from(changed).unwrap_or(0);
+        let Some(any) = queues.first() else {
+            return Ok(0);
+        };
+        let names: Vec<&str> = queues.iter().map(Name::as_str).collect();
+        let shared = self.routes().shared(any).into_iter();
+        let shared: Vec<i32> = shared.map(|(number, _)| number).collect();
+        let pending = doc! { "state": pipelines::code(JobState::Pending) };
+        let mut misplaced = pending.clone();
+        misplaced.extend(doc! { "queue": { "$in": names }, "route": { "$in": shared } });
+        let options = FindOptions::builder()
+            .projection(doc! { "queue": 1, "route": 1 })
+            .hint(Hint::Name("queue".to_owned()))
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .build();
+        let found = side.plain().find(&side.jobs, misplaced, options).await?;
+        let mut jobs: BTreeMap<(&str, i32), Vec<JobId>> = BTreeMap::new();
+        for row in &found {
+            // Another document cannot be moved, and must not hinder the others.
+            if let (Some(queue), Ok(id)) = (row::queue(row), row::job_id(row, "_id")) {
+                let place = (queue, row::count(row, "route")?);
+                jobs.entry(place).or_default().push(id);
             }
         }
-        Ok(u64::try_from(moved).unwrap_or(0))
+        let mut moved = 0;
+        for ((queue, number), jobs) in jobs {
+            let Some(route) = self.routes().get(number.into(), Some(queue)) else {
+                continue;
+            };
+            let own = self.routes().own(self.live(), route).await?;
+            let mut these = pending.clone();
+            these.extend(doc! { "queue": queue, "route": number });
+            these.insert("_id", doc! { "$in": pipelines::ids(&jobs) });
+            let own = doc! { "$set": { "route": own }, "$unset": { "queue": "" } };
+            moved += side.plain().update_these(&side.jobs, these, own).await?;
+        }
+        Ok(moved)
     }
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {

@@ -73,6 +73,15 @@ impl Last {
             stamp: row.get_object_id("stamp").ok(),
         })
     }
+
+    /// Reads the last route from a document of [`pipelines::last_route`]. Returns `None` for other
+    /// documents.
+    pub(crate) fn find(row: &RawDocument) -> Result<Option<Self>> {
+        match row::optional_int(row, "last")? {
+            Some(_) => Self::read(row, "last").map(Some),
+            None => Ok(None),
+        }
+    }
 }
 
 impl Known {

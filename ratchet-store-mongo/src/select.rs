@@ -54,8 +54,16 @@ impl MongoStore {
         filter: &JobFilter,
         page: &PageRequest,
     ) -> Result<Vec<JobId>> {
+        let select = || self.select_once(filter, page);
+        match by_route(filter) {
+            true => self.with_routes(select).await,
+            false => select().await,
+        }
+    }
+
+    async fn select_once(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
-        let mut wanted = self.narrowed(filter).await?;
+        let mut wanted = self.narrowed(filter);
         let index = match Among::of(filter) {
             Among::Unfinished => {
                 let front = self.front(&wanted, page).await?;
@@ -130,9 +138,17 @@ impl MongoStore {
 
     /// Counts the jobs that match the filter, for each state. [count.filter]
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let count = || self.count_once(filter);
+        match by_route(filter) {
+            true => self.with_routes(count).await,
+            false => count().await,
+        }
+    }
+
+    async fn count_once(&self, filter: &JobFilter) -> Result<StateCounts> {
         let side = self.main();
         let states = filter.wanted_states();
-        let wanted = self.narrowed(filter).await?;
+        let wanted = self.narrowed(filter);
         let index = match Among::of(filter) {
             Among::Batch => Some("batch"),
             Among::Tagged => Some("tag"),
@@ -195,12 +211,31 @@ impl MongoStore {
         tx.finish(looked).await
     }
 
+    /// Runs a read of jobs by the routes in the cache. Repeats it if a route was added at the same
+    /// time: the read may have missed jobs that moved there from a shared route. [queue.separate]
+    pub(crate) async fn with_routes<T, F>(&self, read: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let (routes, side) = (self.routes(), self.main());
+        routes.refresh(side).await?;
+        loop {
+            let last = routes.last();
+            let found = read().await?;
+            if !routes.has_shared() {
+                return Ok(found);
+            }
+            routes.refresh(side).await?;
+            if routes.last() == last {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Converts the filter to a filter for the server.
-    async fn narrowed(&self, filter: &JobFilter) -> Result<Document> {
+    fn narrowed(&self, filter: &JobFilter) -> Document {
         let mut wanted = Document::new();
-        if filter.queue.is_some() || filter.kind.is_some() {
-            self.routes().refresh(self.main()).await?;
-            let routes = self.routes().filtered(filter).unwrap_or_default();
+        if let Some(routes) = self.routes().filtered(filter) {
             wanted.insert("route", doc! { "$in": routes });
             if let Some(queue) = &filter.queue {
                 // Jobs of routes that are not shared name no queue.
@@ -217,8 +252,13 @@ impl MongoStore {
             let codes: Vec<i32> = filter.states.iter().map(|state| code(*state)).collect();
             wanted.insert("state", doc! { "$in": codes });
         }
-        Ok(wanted)
+        wanted
     }
+}
+
+/// Returns whether the filter selects jobs by their routes.
+fn by_route(filter: &JobFilter) -> bool {
+    filter.queue.is_some() || filter.kind.is_some()
 }
 
 /// Returns the sort order of the job ids on a page: 1 or -1.

@@ -22,8 +22,11 @@ use crate::row;
 use crate::settle::{Ended, end_claim};
 use crate::statements::{Connection, SQL, Statement};
 
-/// Returns whether a claim would find no job. The function only reads, so it needs no write lock.
+/// Returns whether a claim would write nothing. The function only reads, so it needs no write lock.
 pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
+    if !work.routes.known(work.conn)?.markers(request).is_empty() {
+        return Ok(false);
+    }
     let wanted = Wanted::of(work, request)?;
     for search in wanted.searches() {
         let mut statement = work.conn.prepare_cached(search.statement)?;

@@ -1,6 +1,8 @@
 //! Many queues: the answers are those of a few queues, however the store keeps the jobs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ratchet_core::Route;
 
@@ -240,6 +242,52 @@ cases! {
                 for number in excluded {
                     let only = request(&claimer, 10).queues(Selection::Only(some([number])));
                     assert_eq!(claimer.claim_with(&only).await.len(), 3, "of queue {number}");
+                }
+            }
+        })
+        .await;
+    }
+
+    #[proves("queue.separate", "count.filter", "page.filter", "queue.due", "queue.depth")]
+    async fn reads_overlook_no_job_that_moves(cx: &Cx) {
+        let nodes = cx.nodes(2).await;
+        fill(&nodes[0]).await;
+        let excluded = 20..QUEUES;
+        let excluding = request(&nodes[0], 1).queues(Selection::Except(some(excluded.clone())));
+        nodes[0].claim_with(&excluding).await;
+        let is_moving = Arc::new(AtomicBool::new(true));
+        let (mover, reader) = (nodes[0].sibling(), nodes[1].sibling());
+        race(2, |racer| {
+            let (mover, reader, excluded) = (mover.clone(), reader.clone(), excluded.clone());
+            let is_moving = Arc::clone(&is_moving);
+            async move {
+                while racer == 0 {
+                    let moved = mover.store.queues().separate_queues(1).await;
+                    if !matches!(moved, Ok(1)) {
+                        is_moving.store(false, Ordering::SeqCst);
+                        assert_eq!(ok(moved), 0);
+                        return;
+                    }
+                }
+                let names = some(excluded.clone());
+                while is_moving.load(Ordering::SeqCst) {
+                    let (mut counted, mut listed) = (0, 0);
+                    for kind in KINDS {
+                        let filter = JobFilter::all().kind(name(kind)).state(JobState::Pending);
+                        let counts = ok(reader.jobs().count_jobs(&filter).await);
+                        counted += counts.values().sum::<u64>();
+                        listed += reader.walk(&filter, JobOrder::OldestFirst, 1_000).await.len();
+                    }
+                    assert_eq!((counted, listed), (3 * QUEUES as u64 - 1, 3 * QUEUES - 1));
+                    let due = reader.due_routes().await;
+                    let due = due.iter().filter(|due| names.contains(&due.route.queue));
+                    assert_eq!(due.count(), 2 * names.len());
+                    let mut depth = 0;
+                    for number in excluded.clone() {
+                        depth += reader.count_due(&queue(number), 10).await;
+                    }
+                    assert_eq!(depth, 3 * names.len() as u64);
+                    tokio::task::yield_now().await;
                 }
             }
         })

@@ -132,6 +132,7 @@ pub(crate) async fn calls_on_shared_queues_read_an_index(space: Arc<Space>) {
         let one = request_all().limit(1);
         for queues in [
             Selection::Only(vec![queue("q7")]),
+            Selection::Only(vec![queue("q8"), queue("q9"), queue("q10")]),
             Selection::Except(vec![queue("q3")]),
         ] {
             let request = one.clone().queues(queues);

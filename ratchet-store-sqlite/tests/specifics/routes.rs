@@ -81,3 +81,16 @@ async fn jobs_of_paused_and_excluded_queues_move_to_routes_of_their_own() {
         1
     );
 }
+
+#[tokio::test]
+async fn a_claim_that_finds_only_excluded_jobs_marks_their_queue() {
+    let db = TempDatabase::new();
+    let store = sharing(&db).await;
+    enqueue(&store, job().queue("own")).await;
+    enqueue(&store, job().queue("excluded")).await;
+    let except = ["own", "excluded"].map(name).to_vec();
+    let excluding = request_all().queues(Selection::Except(except));
+    assert!(store.claim_next_batch(&excluding).await.unwrap().is_empty());
+    // Otherwise each later claim would read all of these jobs only to skip them.
+    assert_eq!(store.separate_queues(100).await.unwrap(), 1);
+}
