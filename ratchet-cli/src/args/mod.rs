@@ -92,6 +92,8 @@ pub(crate) enum Command {
     Kinds(KindsCommand),
     /// List the paused queues and kinds: who paused them, when and why
     Pauses,
+    /// Show the fair keys with the most running and waiting jobs
+    Keys(Keys),
     /// List, show, pause, resume and trigger recurring definitions
     Recurring(Recurring),
     /// Show the locks and their owners
@@ -190,6 +192,14 @@ pub(crate) enum KindsCommand {
         /// The name of the kind
         kind: String,
     },
+}
+
+/// The arguments of `ratchet keys`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    /// Maximum number of keys to show
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
 }
 
 /// Who pauses a queue or a kind, and why.

@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 mod enqueue;
 mod jobs;
+mod keys;
 mod locks;
 mod migrate;
 mod nodes;
@@ -32,6 +33,7 @@ pub(crate) async fn run(app: &mut App, command: Command) -> Result<(), Failure> 
         Command::Queues(what) => interruptible(queues::run(app, what.command)).await,
         Command::Kinds(what) => interruptible(pauses::kinds(app, what)).await,
         Command::Pauses => interruptible(pauses::list(app)).await,
+        Command::Keys(args) => interruptible(keys::run(app, args)).await,
         Command::Recurring(what) => interruptible(recurring::run(app, what.command)).await,
         Command::Locks => interruptible(locks::run(app)).await,
         Command::Doctor(what) => interruptible(doctor::run(app, what)).await,

@@ -5,6 +5,7 @@ mod bulk;
 mod call;
 mod cluster;
 mod diagnostics;
+mod fair_keys;
 mod flow;
 mod pauses;
 mod peers;

@@ -5,6 +5,7 @@ mod bulk;
 mod cluster;
 mod counts;
 mod events;
+mod fair_keys;
 mod graph;
 mod inputs;
 mod jobs;
@@ -41,6 +42,7 @@ fn all() -> Vec<Route> {
         bulk::routes(),
         queues::routes(),
         pauses::routes(),
+        fair_keys::routes(),
         recurring::routes(),
         batches::routes(),
         locks::routes(),

@@ -26,6 +26,7 @@ mod batch;
 mod cluster;
 mod counts;
 mod events;
+mod fair_key;
 mod graph;
 mod job;
 mod lock;
@@ -46,6 +47,7 @@ pub use cluster::{
 };
 pub use counts::{Matching, MatchingByState};
 pub use events::{ChangedJobs, ChangedNodes, Failures, Lagged, Tick};
+pub use fair_key::{FairKey, FairKeys};
 pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};
 pub use job::{Hidden, Job, JobDetail, Jobs, Origin, Progress, Retry, Signal, Trace};
 pub use lock::{Lock, Locks, Permit, Permits};

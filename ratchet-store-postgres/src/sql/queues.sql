@@ -33,14 +33,14 @@ JOIN {schema}.routes AS route ON route.id = counted.route
 WITH RECURSIVE clock AS MATERIALIZED (SELECT {now} AS now),
 shared (queue, route) AS (
     (SELECT job.queue, job.route FROM {schema}.jobs AS job
-     WHERE job.state = 0 AND job.queue IS NOT NULL
+     WHERE job.state + 0 = 0 AND job.queue IS NOT NULL
      ORDER BY job.queue, job.route LIMIT 1)
     UNION ALL
     SELECT next.queue, next.route
     FROM shared
     CROSS JOIN LATERAL (
         SELECT job.queue, job.route FROM {schema}.jobs AS job
-        WHERE job.state = 0 AND job.queue IS NOT NULL
+        WHERE job.state + 0 = 0 AND job.queue IS NOT NULL
           AND (job.queue, job.route) > (shared.queue, shared.route)
         ORDER BY job.queue, job.route LIMIT 1
     ) AS next
@@ -76,7 +76,7 @@ head AS (
         CROSS JOIN LATERAL (
             SELECT job.run_at
             FROM {schema}.jobs AS job
-            WHERE job.state = 0 AND job.queue IS NOT NULL AND job.queue = shared.queue
+            WHERE job.state + 0 = 0 AND job.queue IS NOT NULL AND job.queue = shared.queue
               AND job.route = shared.route AND job.priority = level.priority
               AND job.run_at <= clock.now + $1::bigint
             ORDER BY job.run_at, job.id
@@ -119,7 +119,7 @@ SELECT count(*) FROM (
     CROSS JOIN LATERAL (
         SELECT job.id
         FROM {schema}.jobs AS job
-        WHERE job.state = 0 AND job.queue IS NOT NULL AND job.queue = $1 AND job.route = route.id
+        WHERE job.state + 0 = 0 AND job.queue IS NOT NULL AND job.queue = $1 AND job.route = route.id
           AND job.priority = level.priority AND job.run_at <= clock.now
         ORDER BY job.run_at, job.id
         LIMIT $2
@@ -141,7 +141,7 @@ FROM (
 CROSS JOIN {schema}.routes AS route
 CROSS JOIN LATERAL (
     SELECT FROM {schema}.jobs AS job
-    WHERE job.state = 0 AND job.queue IS NOT NULL AND job.queue = wanted.queue
+    WHERE job.state + 0 = 0 AND job.queue IS NOT NULL AND job.queue = wanted.queue
       AND job.route = route.id
     LIMIT 1
 ) AS job
@@ -155,7 +155,7 @@ WHERE route.queue = ''
 UPDATE {schema}.jobs AS job SET route = $3, queue = NULL
 WHERE job.id = ANY(ARRAY(
     SELECT found.id FROM {schema}.jobs AS found
-    WHERE found.state = 0 AND found.queue IS NOT NULL AND found.queue = $1 AND found.route = $2
+    WHERE found.state + 0 = 0 AND found.queue IS NOT NULL AND found.queue = $1 AND found.route = $2
       AND EXISTS (SELECT FROM {schema}.routes WHERE id = $3 AND stamp = $4)
     LIMIT $5
     FOR NO KEY UPDATE SKIP LOCKED
