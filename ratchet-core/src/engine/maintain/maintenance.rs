@@ -179,8 +179,8 @@ async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result
     purge.await
 }
 
-/// Moves the jobs of paused and excluded queues to routes of their own. Nobody sees the difference,
-/// so the call needs no guard.
+/// Moves the jobs of paused and excluded queues to routes of their own. This changes no answer of
+/// the store, so the call needs no guard.
 async fn separate_queues(run: &MaintenanceHandles) -> Result<()> {
     let calls = &run.common.calls;
     loop {
