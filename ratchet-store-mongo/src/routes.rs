@@ -74,7 +74,7 @@ impl Last {
         })
     }
 
-    /// Reads the last route from a document of [`pipelines::last_route`]. Returns `None` for other
+    /// Reads the last route from a document of [`last_route`](crate::pipelines::last_route). Returns `None` for other
     /// documents.
     pub(crate) fn find(row: &RawDocument) -> Result<Option<Self>> {
         match row::optional_int(row, "last")? {
