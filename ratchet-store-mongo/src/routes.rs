@@ -74,8 +74,8 @@ impl Last {
         })
     }
 
-    /// Reads the last route from a document of [`last_route`](crate::pipelines::last_route). Returns `None` for other
-    /// documents.
+    /// Reads the last route from a document of [`last_route`](crate::pipelines::last_route).
+    /// Returns `None` for other documents.
     pub(crate) fn find(row: &RawDocument) -> Result<Option<Self>> {
         match row::optional_int(row, "last")? {
             Some(_) => Self::read(row, "last").map(Some),
