@@ -108,6 +108,13 @@ struct Options {
     /// claim, drain, single)
     #[arg(long, default_value_t = 0)]
     fair_keys: usize,
+    /// Number of queues over which to distribute the jobs, or 0 for the default queue (claim,
+    /// drain)
+    #[arg(long, default_value_t = 0)]
+    queues: usize,
+    /// Cancel the jobs before claims are measured, so that they find none (claim)
+    #[arg(long)]
+    idle: bool,
     /// Put the jobs into one batch, and run one more job after the batch has ended (drain)
     #[arg(long)]
     in_batch: bool,

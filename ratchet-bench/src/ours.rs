@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use ratchet::store_api::model::ClaimRequest;
 use ratchet::{
-    BatchCondition, BatchId, Client, Job, NewJob, Node, NodeId, NoopCoordinator, Outcome as Ending,
-    Priority, Ratchet, Settlement, SharedStore,
+    BatchCondition, BatchId, Client, Job, JobAction, JobFilter, NewJob, Node, NodeId,
+    NoopCoordinator, Outcome as Ending, Priority, Ratchet, Settlement, SharedStore,
 };
 use ratchet_bench::figures::Outcome;
 use ratchet_bench::load::{Clock, Enqueue, Ledger, Nothing, enqueue_at, wait_for};
@@ -261,9 +261,14 @@ async fn claim(store: SharedStore, options: &Options) -> Result<Outcome> {
     })
     .await?;
     let pending = match options.lanes {
+        _ if options.idle => 0,
         0 => options.backlog,
         lanes => lanes.min(options.backlog),
     };
+    if options.idle {
+        let mut all = client.bulk(JobFilter::all(), JobAction::Cancel, u64::MAX);
+        all.run().await?;
+    }
     let request = ClaimRequest::new(NodeId::new(), CLAIM);
     let mut latencies = Vec::with_capacity(CLAIMS);
     for _ in 0..CLAIMS {
@@ -342,10 +347,14 @@ async fn load(
         batch: LOAD,
         producers: 1,
     };
-    let (lanes, keys) = (options.lanes, options.fair_keys);
+    let (lanes, keys, queues) = (options.lanes, options.fair_keys, options.queues);
     let job = move |n| {
         let job = refine(n, Nothing::number(n).into_job());
         let job = with_fair_key(job, n, keys);
+        let job = match queues {
+            0 => job,
+            queues => job.queue(&format!("queue {}", n % queues)),
+        };
         match lanes {
             0 => job,
             lanes => job.lane(&format!("lane {}", n % lanes)),

@@ -16,6 +16,7 @@ mod breaker;
 pub mod claiming;
 pub mod client;
 pub mod cluster;
+pub mod dictionary;
 pub mod due;
 pub mod engine;
 pub mod error;

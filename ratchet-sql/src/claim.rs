@@ -8,7 +8,9 @@ use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, S
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
 use ratchet_core::time::{self, from_millis, to_millis};
-use ratchet_core::{Aging, ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
+use ratchet_core::{
+    Aging, ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route,
+};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -110,6 +112,7 @@ impl<D: Dialect> SqlStore<D> {
         request: &ClaimRequest,
         deadline: Instant,
     ) -> Result<Vec<ClaimedJob>> {
+        self.mark_excluded(request).await;
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
@@ -191,8 +194,18 @@ impl<D: Dialect> SqlStore<D> {
         Ok(claimed)
     }
 
+    /// Makes the queues that the request excludes own queues, so that later claims need not skip
+    /// their jobs. Failures are only logged, because the claim works without this.
+    async fn mark_excluded(&self, request: &ClaimRequest) {
+        let marked = self.routes().mark(self.pools(), self.sql(), request).await;
+        if let Err(failure) = marked {
+            let error = failure.to_string();
+            tracing::debug!(error, "could not mark the queues that a claim excludes");
+        }
+    }
+
     async fn round(&self, look: &Look<'_>) -> Result<Round> {
-        let mut chosen = self.routes().matching(|route| route.matches(look.request));
+        let mut chosen = self.routes().chosen(look.request);
         let mut lease = self.lease().await?;
         if chosen.needs_permits() {
             self.leave_used_up_out(&mut lease, &mut chosen).await?;
@@ -268,17 +281,17 @@ impl<D: Dialect> SqlStore<D> {
         budget: &Budget,
     ) -> Result<Round> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let routes = || chosen.routes.iter();
-        let queues: Vec<&str> = routes().map(|(_, route)| route.queue.as_str()).collect();
-        let kinds: Vec<&str> = routes().map(|(_, route)| route.kind.as_str()).collect();
+        let wanted = chosen.wanted();
+        let ids: Vec<i32> = wanted.iter().map(|one| one.id).collect();
+        let queues = wanted.iter().map(|one| one.queue.map_or("", Name::as_str));
+        let queues: Vec<&str> = queues.collect();
+        let kinds: Vec<&str> = wanted.iter().map(|one| one.kind.as_str()).collect();
         let most = |rest: u64| {
             let rest = usize::try_from(rest).unwrap_or(usize::MAX);
             number(look.rounds.candidates_for(rest))
         };
-        let most: Vec<Option<i64>> = routes()
-            .map(|(_, route)| budget.rest(route).map(most))
-            .collect();
-        let ids = chosen.ids();
+        let most = wanted.iter().map(|one| budget.rest(one.own?).map(most));
+        let most: Vec<Option<i64>> = most.collect();
         let mut claim = self
             .sql()
             .claim_jobs
@@ -300,6 +313,10 @@ impl<D: Dialect> SqlStore<D> {
         let fair: Vec<i32> = chosen.fair();
         if with_turns {
             claim = claim.bind(&fair).bind(look.wakes);
+        }
+        let with_queues = self.with_queues();
+        if with_queues {
+            claim = claim.bind(&chosen.shared()).bind(&chosen.excluded());
         }
         let rows = lease.rows(claim).await?;
         let mut round = Round {
@@ -327,8 +344,14 @@ impl<D: Dialect> SqlStore<D> {
             let node = Some(look.request.node);
             let now = from_millis(round.now);
             let token = ClaimToken::new(id.into(), row::seq(row, 4)?, node, now);
-            let route = row.try_get(5).ok().and_then(|route| chosen.get(route));
-            match decode(row, token, route, look.request.payloads) {
+            let queue = match with_queues {
+                // A text that cannot be read becomes an invalid name.
+                true => row.try_get(24).unwrap_or(Some("\0")),
+                false => None,
+            };
+            let route = row.try_get(5).ok();
+            let route = route.and_then(|route| chosen.get(route, queue));
+            match decode(row, token, route.clone(), look.request.payloads) {
                 Ok(job) => {
                     if with_turns && let Some(turn) = row.try_get(22)? {
                         // A damaged row may have no key.
@@ -344,7 +367,7 @@ impl<D: Dialect> SqlStore<D> {
                 Err(error) => {
                     tracing::warn!(job = %token.job, %error, "claimed a job that cannot be read; it will fail");
                     let failed = Settlement::unreadable(token, &error);
-                    round.unreadable.push((route.cloned(), failed));
+                    round.unreadable.push((route, failed));
                 }
             }
         }
@@ -356,16 +379,14 @@ impl<D: Dialect> SqlStore<D> {
 fn decode(
     row: &impl Row,
     token: ClaimToken,
-    route: Option<&Route>,
+    route: Option<Route>,
     payloads: bool,
 ) -> std::result::Result<ClaimedJob, InvalidInput> {
     let broken = |_: Failure| InvalidInput::new("the row", "cannot be decoded");
     let level: i16 = row.try_get(6).map_err(broken)?;
     let mut claim = Claim::new(
         token,
-        route
-            .cloned()
-            .ok_or_else(|| InvalidInput::new("route", "is missing"))?,
+        route.ok_or_else(|| InvalidInput::new("route", "is missing"))?,
         Priority::from_level(level.into())?,
         from_millis(row.try_get(7).map_err(broken)?),
     );

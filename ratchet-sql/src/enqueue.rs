@@ -1,5 +1,6 @@
 //! Stores new jobs.
 
+use ratchet_core::dictionary::Place;
 use ratchet_core::model::{
     Enqueued, JobFlags, JobSpec, NewJob, TakenKeys, payload_version_to_stored,
 };
@@ -28,7 +29,7 @@ impl<D: Dialect> SqlStore<D> {
     /// stored jobs. Without tags, it fails because of a stored job, and all jobs are then stored in
     /// the same way as jobs with keys.
     pub(crate) async fn enqueue_jobs(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>> {
-        let routes = self.marks_of(jobs).await?;
+        let routes = self.places_of(jobs).await?;
         let mut lease = self.lease().await?;
         if jobs
             .iter()
@@ -55,8 +56,8 @@ impl<D: Dialect> SqlStore<D> {
                     .await;
             }
             let query = match self.sql().own.enqueue_job() {
-                Some(one) if jobs.len() == 1 => insert.bind_one(one),
-                _ => insert.bind_new(&self.sql().enqueue_jobs),
+                Some(one) if jobs.len() == 1 => insert.bind_one(one, self.with_queues()),
+                _ => insert.bind_new(&self.sql().enqueue_jobs, self.with_queues()),
             };
             match lease.changed(query).await {
                 Err(failure) if failure.duplicate => {}
@@ -87,7 +88,7 @@ impl<D: Dialect> SqlStore<D> {
         &self,
         on: &mut impl Run<D>,
         jobs: &[NewJob],
-        routes: &[Mark],
+        routes: &[Place<Mark>],
         turns: Turns,
     ) -> Result<Vec<Enqueued>> {
         let mut places = self.enter_lanes(on, jobs.iter().filter_map(lane)).await?;
@@ -158,7 +159,7 @@ impl<D: Dialect> SqlStore<D> {
         &self,
         on: &mut impl Run<D>,
         jobs: &[NewJob],
-        routes: &[Mark],
+        routes: &[Place<Mark>],
     ) -> Result<Vec<Enqueued>> {
         let insert = Insert::of(jobs.iter().zip(routes))?;
         self.insert_keyed(on, &insert).await?;
@@ -186,7 +187,8 @@ impl<D: Dialect> SqlStore<D> {
         let statement = &self.sql().enqueue_keyed;
         let mut stored = 0;
         let with_turns = self.sql().own.turns().is_some();
-        for row in on.rows(insert.bind_keyed(statement, with_turns)).await? {
+        let query = insert.bind_keyed(statement, with_turns, self.with_queues());
+        for row in on.rows(query).await? {
             if !row.try_get::<bool>(1)? {
                 return Err(self.refute(on, insert.last).await);
             }
@@ -212,32 +214,37 @@ impl<D: Dialect> SqlStore<D> {
         })
     }
 
-    /// Returns the mark of each job's route, which is the route's id and stamp. Stores the routes
-    /// that are not stored yet.
+    /// Returns the entry of each job in the dictionary of routes. Stores the entries that are not
+    /// stored yet.
     ///
     /// # Errors
     /// Returns `Invalid` if a route needs a permit for which no limit is stored. Returns failures
     /// of the database.
-    pub(crate) async fn marks_of(&self, jobs: &[NewJob]) -> Result<Vec<Mark>> {
+    pub(crate) async fn places_of(&self, jobs: &[NewJob]) -> Result<Vec<Place<Mark>>> {
         loop {
             let routes = jobs.iter().map(|job| (&job.spec().route, is_fair(job)));
-            if let Some(marks) = self.routes().marks(routes) {
-                return Ok(marks);
+            if let Some(places) = self.routes().places(routes) {
+                return Ok(places);
             }
             for job in jobs {
-                self.mark_of(job.spec()).await?;
+                self.place_of(job.spec()).await?;
             }
         }
     }
 
-    /// Returns the mark of a job's route, which is the route's id and stamp. Stores the route if it
-    /// is not stored yet. Fails if a new route needs a permit for which no limit is stored.
-    pub(crate) async fn mark_of(&self, job: &JobSpec) -> Result<Mark> {
+    /// Returns the entry of a job in the dictionary of routes. Stores the entry if it is not stored
+    /// yet. Fails if a new route needs a permit for which no limit is stored.
+    pub(crate) async fn place_of(&self, job: &JobSpec) -> Result<Place<Mark>> {
         let routes = self.routes();
         let fair = job.fair_key.is_some();
         routes
-            .mark_of(self.pools(), self.sql(), &job.route, fair)
+            .place(self.pools(), self.sql(), &job.route, fair)
             .await
+    }
+
+    /// Returns whether the statements of the dialect have the queues of shared routes.
+    pub(crate) fn with_queues(&self) -> bool {
+        self.sql().own.queues().is_some()
     }
 
     fn find_keys(&self, jobs: &[NewJob]) -> D::Query {
@@ -332,15 +339,17 @@ struct Insert<'a> {
     fair_keys: Vec<Option<&'a str>>,
     fair_costs: Vec<Option<i32>>,
     turns: Vec<Option<i64>>,
+    /// The queues of the jobs that have a shared route.
+    queues: Vec<Option<&'a str>>,
     tagged: Vec<Uuid>,
     tags: Vec<&'a str>,
 }
 
 impl<'a> Insert<'a> {
-    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a Mark)>) -> Result<Self> {
+    fn of(jobs: impl Iterator<Item = (&'a NewJob, &'a Place<Mark>)>) -> Result<Self> {
         let mut insert = Self::default();
-        for (job, route) in jobs {
-            let spec = job.spec();
+        for (job, place) in jobs {
+            let (spec, route) = (job.spec(), place.id);
             let flags = JobFlags::of_new(job).bits();
             let state = if spec.waits() {
                 JobState::Blocked
@@ -350,7 +359,7 @@ impl<'a> Insert<'a> {
             let (run_at, delay) = row::due(job.due());
             insert.ids.push(job.id().as_uuid());
             insert.routes.push(route.id);
-            insert.last = insert.last.max(*route);
+            insert.last = insert.last.max(route);
             insert.priorities.push(spec.priority.level().into());
             insert.flags.push(flags);
             insert.run_at.push(run_at);
@@ -394,6 +403,8 @@ impl<'a> Insert<'a> {
             let cost = fair.map(|key| i32::try_from(key.cost()).unwrap_or(i32::MAX));
             insert.fair_costs.push(cost);
             insert.turns.push(None);
+            let queue = place.shared.then_some(spec.route.queue.as_str());
+            insert.queues.push(queue);
             for tag in &spec.tags {
                 insert.tagged.push(job.id().as_uuid());
                 insert.tags.push(tag.as_str());
@@ -422,21 +433,27 @@ impl<'a> Insert<'a> {
     }
 
     /// Binds the values to the statement `enqueue_job`, which stores one new job without keys.
-    fn bind_one<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
-        let query = statement.query().row(&self.columns());
+    fn bind_one<D: Dialect>(&self, statement: &Statement<D>, with_queues: bool) -> D::Query {
+        let query = statement.query().row(&self.columns(with_queues));
         query.bind(self.last.stamp)
     }
 
     /// Binds the values to the statement `enqueue_jobs`, which stores new jobs without keys.
-    fn bind_new<D: Dialect>(&self, statement: &Statement<D>) -> D::Query {
-        let query = statement.query().table(&self.columns());
+    fn bind_new<D: Dialect>(&self, statement: &Statement<D>, with_queues: bool) -> D::Query {
+        let query = statement.query().table(&self.columns(with_queues));
         query.bind(self.last.id).bind(self.last.stamp)
     }
 
     /// Binds the values to the statement `enqueue_keyed`, which stores jobs with or without keys,
-    /// lanes and tags. With `with_turns`, the statement has the columns of fair keys.
-    fn bind_keyed<D: Dialect>(&self, statement: &Statement<D>, with_turns: bool) -> D::Query {
-        let mut columns = self.columns().to_vec();
+    /// lanes and tags. With `with_turns`, the statement has the columns of fair keys. With
+    /// `with_queues`, it has the column of shared queues.
+    fn bind_keyed<D: Dialect>(
+        &self,
+        statement: &Statement<D>,
+        with_turns: bool,
+        with_queues: bool,
+    ) -> D::Query {
+        let mut columns = self.columns(false);
         columns.extend([
             ("unique_key", &self.unique_keys as &dyn Column),
             ("idempotency_key", &self.idempotency_keys),
@@ -453,6 +470,9 @@ impl<'a> Insert<'a> {
                 ("turn", &self.turns),
             ]);
         }
+        if with_queues {
+            columns.push(("queue", &self.queues));
+        }
         let query = statement
             .query()
             .table(&columns)
@@ -461,8 +481,8 @@ impl<'a> Insert<'a> {
     }
 
     /// Returns the names and the values of the columns that all enqueue statements insert.
-    fn columns(&self) -> [(&'static str, &dyn Column); 13] {
-        [
+    fn columns(&self, with_queues: bool) -> Vec<(&'static str, &dyn Column)> {
+        let mut columns: Vec<(&'static str, &dyn Column)> = vec![
             ("id", &self.ids),
             ("route", &self.routes),
             ("priority", &self.priorities),
@@ -476,6 +496,10 @@ impl<'a> Insert<'a> {
             ("traceparent", &self.traceparents),
             ("tracestate", &self.tracestates),
             ("payload_version", &self.payload_versions),
-        ]
+        ];
+        if with_queues {
+            columns.push(("queue", &self.queues));
+        }
+        columns
     }
 }

@@ -69,7 +69,7 @@ pub use migrations::{
 };
 pub use pool::Pool;
 pub use settings::{Settings, in_time, misconfigured};
-pub use statement::{OwnStatements, Statement, Statements, TurnStatements};
+pub use statement::{OwnStatements, QueueStatements, Statement, Statements, TurnStatements};
 pub use store::{SqlStore, too_late};
 pub use value::Value;
 pub use within::Savepoint;

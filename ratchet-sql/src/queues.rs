@@ -61,6 +61,11 @@ impl<D: Dialect> QueueStore for SqlStore<D> {
         })
         .await
     }
+
+    async fn separate_queues(&self, limit: usize) -> Result<u64> {
+        self.call("separate_queues", || self.move_misplaced(limit))
+            .await
+    }
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -80,6 +85,40 @@ impl<D: Dialect> SqlStore<D> {
         }
         DueRoute::sort(&mut due);
         Ok(due)
+    }
+
+    /// Moves pending jobs of paused and marked queues from shared routes to routes of their own.
+    async fn move_misplaced(&self, limit: usize) -> Inner<u64> {
+        let Some(sql) = self.sql().own.queues() else {
+            return Ok(0);
+        };
+        // A node that claims jobs soon knows the routes that others have added.
+        if !self.routes().has_shared() {
+            return Ok(0);
+        }
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+        let misplaced = self.lease().await?.rows(sql.misplaced_jobs.query()).await?;
+        let mut moved = 0;
+        for row in &misplaced {
+            if moved >= limit {
+                break;
+            }
+            // Columns: the shared route, and then the texts of the own route.
+            let shared: i32 = row.try_get(0)?;
+            let Ok(own) = row::route(row, 1) else {
+                continue;
+            };
+            let queue = own.queue.clone();
+            let own = self.routes().own(self.pools(), self.sql(), own).await?;
+            let Some(own) = own else {
+                continue;
+            };
+            let left = i64::try_from(limit - moved).unwrap_or(i64::MAX);
+            let step = sql.move_jobs.query().bind(queue.as_str()).bind(shared);
+            let step = step.bind(own.id).bind(own.stamp).bind(left);
+            moved += self.lease().await?.execute(step).await?;
+        }
+        Ok(moved)
     }
 
     async fn add_pause(&self, request: &PauseRequest) -> Inner<Changed> {

@@ -90,14 +90,32 @@ impl<D: Dialect> SqlStore<D> {
         filter: &JobFilter,
         page: &PageRequest,
     ) -> Result<Vec<JobId>> {
-        let sql = self.sql();
         let mut lease = self.lease().await?;
-        let routes = self.routes_of(&mut lease, filter).await?;
+        let mut routes = self.routes_of(&mut lease, filter).await?;
         // Return early: without a matching route no job matches, but the statement would still read
         // all jobs in these states.
         if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(Vec::new());
         }
+        loop {
+            let of_routes = self.select_of(&mut lease, routes.as_deref(), filter, page);
+            let ids = of_routes.await?;
+            match self.more_routes(&mut lease, filter, &routes).await? {
+                None => return Ok(ids),
+                more => routes = more,
+            }
+        }
+    }
+
+    /// Returns the ids of one page of the jobs that match `filter` and have one of these routes.
+    async fn select_of(
+        &self,
+        lease: &mut D::Lease,
+        routes: Option<&[i32]>,
+        filter: &JobFilter,
+        page: &PageRequest,
+    ) -> Result<Vec<JobId>> {
+        let sql = self.sql();
         let among = Among::of(filter);
         let [oldest, newest] = match among {
             Among::Batch => [&sql.list_batch_oldest, &sql.list_batch_newest],
@@ -112,20 +130,21 @@ impl<D: Dialect> SqlStore<D> {
         };
         let list = |statement: &Statement<D>| {
             let list = statement.query().states(&filter.wanted_states());
-            let list = list.any_of(routes.as_deref());
+            let list = list.any_of(routes);
             list.bind(beginning(page))
                 .bind(i64::try_from(page.limit).unwrap_or(i64::MAX))
         };
         if among == Among::Unfinished {
             let front = in_order(&sql.list_front_oldest, &sql.list_front_newest);
-            let rows = lease
-                .rows(list(front).bind(i64::try_from(Among::front(page.limit)).unwrap_or(i64::MAX)))
-                .await?;
+            let look_at = i64::try_from(Among::front(page.limit)).unwrap_or(i64::MAX);
+            let front = self.of_queue(list(front).bind(look_at), filter);
+            let rows = lease.rows(front).await?;
             if rows.len() == page.limit {
                 return rows.iter().map(|row| row::job_id(row, 0)).collect();
             }
         }
         let list = narrowed(list(in_order(oldest, newest)), filter);
+        let list = self.of_queue(list, filter);
         let rows = lease.rows(list).await?;
         rows.iter().map(|row| row::job_id(row, 0)).collect()
     }
@@ -139,19 +158,36 @@ impl<D: Dialect> SqlStore<D> {
             (None, None) => &sql.count_matching,
         };
         let mut lease = self.lease().await?;
-        let routes = self.routes_of(&mut lease, filter).await?;
-        let count = statement.query().states(&filter.wanted_states());
-        let count = narrowed(count.any_of(routes.as_deref()), filter);
+        let mut routes = self.routes_of(&mut lease, filter).await?;
+        let rows = loop {
+            let count = statement.query().states(&filter.wanted_states());
+            let count = narrowed(count.any_of(routes.as_deref()), filter);
+            let count = self.of_queue(count, filter);
+            let rows = lease.rows(count).await?;
+            match self.more_routes(&mut lease, filter, &routes).await? {
+                None => break rows,
+                more => routes = more,
+            }
+        };
         let mut counts = StateCounts::new();
-        for row in lease.rows(count).await? {
+        for row in rows {
             let state = JobState::from_code(row.try_get::<i16>(0)?.into())?;
             counts.insert(state, row::count(row.try_get::<i64>(1)?, "count")?);
         }
         Ok(counts)
     }
 
-    /// Returns the ids of the routes with the queue and the kind of `filter`. Returns `None` if the
-    /// filter names neither a queue nor a kind.
+    /// Binds the queue of `filter`, if the statements of the dialect have the queues of shared
+    /// routes. An empty text matches every queue.
+    fn of_queue(&self, query: D::Query, filter: &JobFilter) -> D::Query {
+        match self.with_queues() {
+            true => query.bind(filter.queue.as_ref().map_or("", Name::as_str)),
+            false => query,
+        }
+    }
+
+    /// Returns the ids of the routes with the queue and the kind of `filter`, and of the shared
+    /// routes with the kind. Returns `None` if the filter names neither a queue nor a kind.
     async fn routes_of(
         &self,
         lease: &mut D::Lease,
@@ -167,6 +203,23 @@ impl<D: Dialect> SqlStore<D> {
         let rows = lease.rows(find).await?;
         let ids = rows.iter().map(|row| row.try_get(0));
         ids.collect::<Result<_>>().map(Some)
+    }
+
+    /// Reads the routes of `filter` again, after a read of the jobs of `routes`. Returns them if
+    /// there are more of them now. Then the read may have missed jobs that moved from a shared
+    /// route to a new one, so the caller must repeat it. [queue.separate]
+    async fn more_routes(
+        &self,
+        lease: &mut D::Lease,
+        filter: &JobFilter,
+        routes: &Option<Vec<i32>>,
+    ) -> Result<Option<Vec<i32>>> {
+        if routes.is_none() || !self.with_queues() {
+            return Ok(None);
+        }
+        let now = self.routes_of(lease, filter).await?;
+        let count = |routes: &Option<Vec<i32>>| routes.as_ref().map(Vec::len);
+        Ok((count(&now) > count(routes)).then_some(now).flatten())
     }
 
     /// Returns the input of each claim, in the order of `tokens`. An entry is `None` if the claim

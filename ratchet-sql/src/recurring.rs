@@ -81,7 +81,7 @@ impl<D: Dialect> SqlStore<D> {
     async fn put_definition(&self, put: &PutRecurring) -> Inner<PutOutcome> {
         // This call fails if the limit of a needed permit is missing. The caller thus learns of the
         // problem now, and not when the first job is created.
-        self.mark_of(put.definition.job()).await?;
+        self.place_of(put.definition.job()).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
         let outcome = self.put_inside(&mut lease, put).await;
@@ -172,7 +172,7 @@ impl<D: Dialect> SqlStore<D> {
         let jobs: Vec<NewJob> = jobs_of(firings.iter());
         // Store new routes before the transaction begins, because storing them uses another
         // connection.
-        self.marks_of(&jobs).await?;
+        self.places_of(&jobs).await?;
         let mut lease = self.lease().await?;
         lease.begin().await?;
         let fired = self.fire_inside(&mut lease, firings).await;
@@ -198,7 +198,7 @@ impl<D: Dialect> SqlStore<D> {
         let jobs = jobs_of(present());
         let mut answers = Vec::new();
         if !jobs.is_empty() {
-            let routes = self.marks_of(&jobs).await?;
+            let routes = self.places_of(&jobs).await?;
             answers = self.store_jobs(lease, &jobs, &routes, Turns::Given).await?;
         }
         self.move_on(lease, present()).await?;

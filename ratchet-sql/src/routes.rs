@@ -1,68 +1,113 @@
-//! Caches the routes, because the row of a job contains only the id of its route.
+//! Caches the dictionary of routes, because the row of a job contains only the id of its route.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
 
-use ratchet_core::{InvalidInput, Route};
+use ratchet_core::dictionary::{Dictionary, Place, RouteEntry, SharedRoute, Streams};
+use ratchet_core::model::ClaimRequest;
+use ratchet_core::{InvalidInput, Name, Route, Selection};
 
 use crate::connections::Connections;
 use crate::dialect::{Dialect, Query, Row, Run};
 use crate::failure::{Failure, Result};
-use crate::row;
 use crate::statement::{OwnStatements as _, Statements};
 
-/// The cached routes of a store.
+/// The cached dictionary of a store.
 ///
-/// Stored routes never change and are never deleted. Transactions that add routes commit in the
-/// order of the route ids, and each route has a random stamp. So if a database contains a cached
-/// route with the same id and stamp, it also contains all cached routes with lower ids.
+/// Stored entries never change and are never deleted. Transactions that add entries commit in the
+/// order of the ids, and each entry has a random stamp. So if a database contains a cached entry
+/// with the same id and stamp, it also contains all cached entries with lower ids.
 ///
-/// After a failover or a restore, the database may lack routes, or have other routes under their
+/// After a failover or a restore, the database may lack entries, or have other entries under their
 /// ids. Each statement that uses cached ids therefore looks for one [`Mark`] first. If the mark is
-/// missing, the statement does nothing. The caller then reads the routes again and repeats the
+/// missing, the statement does nothing. The caller then reads the dictionary again and repeats the
 /// statement.
 ///
-/// New routes are stored on the connection for heartbeats and locks, outside of the caller's
+/// New entries are stored on the connection for heartbeats and locks, outside of the caller's
 /// transaction, because an `enqueue_in` may already use the pool's only connection. If the caller's
-/// transaction is rolled back, the new route remains, which is harmless.
-#[derive(Debug, Default)]
+/// transaction is rolled back, the new entry remains, which is harmless.
+#[derive(Debug)]
 pub(crate) struct Routes(RwLock<Known>);
 
-/// Id and random stamp of a stored route. The id 0 means no route.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// Id and random stamp of a stored entry. The id 0 means no entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Mark {
     pub(crate) id: i32,
     pub(crate) stamp: i64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
-    routes: BTreeMap<i32, Route>,
-    /// The ids of the routes for jobs with a fair key.
-    fair: BTreeSet<i32>,
-    /// The marks of each route, for jobs without and for jobs with a fair key.
-    marks: HashMap<Route, [Option<Mark>; 2]>,
-    /// Mark of the last route that was read, even if the route could not be decoded.
+    entries: Dictionary<Mark>,
+    /// Mark of the last entry that was read, even if the entry could not be decoded.
     last: Mark,
     /// Mark that was missing in the database at the last call of [`Routes::refute`]. `None` if that
     /// call reported the same mark as the call before it.
     refuted: Option<Mark>,
 }
 
-/// The cached routes that a store call has selected.
-#[derive(Debug, Default)]
+/// What a claim reads.
+#[derive(Debug)]
 pub(crate) struct Chosen {
-    /// Id of each selected route, and the route, in order of id.
+    /// Id of each selected route of a single queue, and the route, in order of id.
     pub(crate) routes: Vec<(i32, Route)>,
+    /// The selected shared routes.
+    shared: Vec<(i32, SharedRoute)>,
+    /// The queues whose jobs of the shared routes are selected.
+    queues: Selection,
     /// Ids of the routes for jobs with a fair key.
-    fair: BTreeSet<i32>,
-    /// Mark of the last route that the cache has read from the database.
+    fair: HashSet<i32>,
+    /// Mark of the last entry that the cache has read from the database.
     pub(crate) last: Mark,
 }
 
+/// One stream of a claim: the jobs of a route, or those of one queue in a shared route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) id: i32,
+    /// The queue of the jobs. `None` for all jobs of a shared route.
+    pub(crate) queue: Option<&'a Name>,
+    pub(crate) kind: &'a Name,
+    /// The route of the jobs, unless it is a shared route.
+    pub(crate) own: Option<&'a Route>,
+}
+
 impl Chosen {
-    pub(crate) fn ids(&self) -> Vec<i32> {
-        self.routes.iter().map(|(id, _)| *id).collect()
+    /// Returns the streams that the claim reads.
+    pub(crate) fn wanted(&self) -> Vec<Wanted<'_>> {
+        let own = self.routes.iter().map(|(id, route)| Wanted {
+            id: *id,
+            queue: Some(&route.queue),
+            kind: &route.kind,
+            own: Some(route),
+        });
+        let mut wanted: Vec<Wanted<'_>> = own.collect();
+        for (id, shared) in &self.shared {
+            let of = |queue| Wanted {
+                id: *id,
+                queue,
+                kind: &shared.kind,
+                own: None,
+            };
+            match &self.queues {
+                Selection::Only(names) => wanted.extend(names.iter().map(|name| of(Some(name)))),
+                Selection::All | Selection::Except(_) => wanted.push(of(None)),
+            }
+        }
+        wanted
+    }
+
+    /// Returns the ids of the selected shared routes.
+    pub(crate) fn shared(&self) -> Vec<i32> {
+        self.shared.iter().map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the queues whose jobs of the shared routes are not selected.
+    pub(crate) fn excluded(&self) -> Vec<&str> {
+        match &self.queues {
+            Selection::Except(names) => names.iter().map(Name::as_str).collect(),
+            Selection::All | Selection::Only(_) => Vec::new(),
+        }
     }
 
     /// Returns the ids of the selected routes for jobs with a fair key.
@@ -76,33 +121,31 @@ impl Chosen {
         self.routes.iter().any(|(_, route)| route.permit.is_some())
     }
 
-    /// Returns the route with this id, or `None` if it is not selected.
-    pub(crate) fn get(&self, id: i32) -> Option<&Route> {
+    /// Returns the route of a job with this id in the dictionary. `queue` is the queue that the job
+    /// names itself. Returns `None` if the entry is not selected, or if a job of a shared route
+    /// names no valid queue.
+    pub(crate) fn get(&self, id: i32, queue: Option<&str>) -> Option<Route> {
         let found = self.routes.binary_search_by_key(&id, |(id, _)| *id);
-        found.ok().map(|place| &self.routes[place].1)
+        if let Ok(place) = found {
+            return Some(self.routes[place].1.clone());
+        }
+        let (_, shared) = self.shared.iter().find(|(shared, _)| *shared == id)?;
+        Some(shared.in_queue(Name::new("queue", queue?).ok()?))
     }
 }
 
 impl Known {
-    fn mark(&self, route: &Route, fair: bool) -> Option<Mark> {
-        self.marks.get(route)?[usize::from(fair)]
-    }
-
-    /// Adds the routes in rows of the statement `load_routes`. `with_fair` tells whether the rows
+    /// Adds the entries in rows of the statement `load_routes`. `with_fair` tells whether the rows
     /// have the column `fair`.
     fn add(&mut self, rows: &[impl Row], with_fair: bool) -> Result<()> {
         for row in rows {
             let mark = mark(row)?;
-            match row::route(row, 2) {
-                Ok(route) => {
-                    let fair = with_fair && row.try_get(6)?;
-                    let marks = self.marks.entry(route.clone()).or_default();
-                    marks[usize::from(fair)] = Some(mark);
-                    if fair {
-                        self.fair.insert(mark.id);
-                    }
-                    self.routes.insert(mark.id, route);
-                }
+            if mark == self.last {
+                // The cache has this entry.
+                continue;
+            }
+            match entry(row) {
+                Ok(entry) => self.entries.add(mark, entry, with_fair && row.try_get(6)?),
                 Err(error) => {
                     tracing::warn!(route = mark.id, %error, "skipped a stored route that cannot be \
                         read");
@@ -115,8 +158,18 @@ impl Known {
 }
 
 impl Routes {
-    /// Reads the routes that were added since the last read. If the database lacks the last cached
-    /// route, empties the cache and reads all routes.
+    /// Creates an empty cache. `own_queues` is the number of queues that get routes of their own
+    /// because they were used first.
+    pub(crate) fn new(own_queues: usize) -> Self {
+        Self(RwLock::new(Known {
+            entries: Dictionary::new(own_queues),
+            last: Mark::default(),
+            refuted: None,
+        }))
+    }
+
+    /// Reads the entries that were added since the last read. If the database lacks the last cached
+    /// entry, empties the cache and reads all entries.
     pub(crate) async fn refresh<D: Dialect>(
         &self,
         on: &mut impl Run<D>,
@@ -135,18 +188,16 @@ impl Routes {
             return Ok(());
         }
         if !goes_on {
-            *known = Known {
-                refuted: known.refuted,
-                ..Known::default()
-            };
+            known.entries.clear();
+            known.last = Mark::default();
         }
         known.add(&rows, sql.own.turns().is_some())
     }
 
-    /// Reads the routes again after a statement on the connection `on` did not find `mark`.
+    /// Reads the dictionary again after a statement on the connection `on` did not find `mark`.
     ///
     /// Returns `true` if `mark` was also the missing mark at the previous call. Then the connection
-    /// on which routes are added leads to another database, which still has this mark. The caller
+    /// on which entries are added leads to another database, which still has this mark. The caller
     /// must replace that connection.
     pub(crate) async fn refute<D: Dialect>(
         &self,
@@ -164,30 +215,28 @@ impl Routes {
         Ok(again)
     }
 
-    /// Returns the mark of a route for jobs without a fair key, or with one. If the route is not
-    /// yet in the database, stores it there first.
-    pub(crate) async fn mark_of<D: Dialect>(
+    /// Returns the entry of a job with this route, without a fair key or with one. If the entry is
+    /// not yet in the database, stores it there first.
+    pub(crate) async fn place<D: Dialect>(
         &self,
         connections: &Connections<D::Connector>,
         sql: &Statements<D>,
         route: &Route,
         fair: bool,
-    ) -> Result<Mark> {
+    ) -> Result<Place<Mark>> {
+        // The cache may lack an entry that another process has added. So it is read again before
+        // the first new entry is stored.
+        let mut is_read = false;
         loop {
-            if let Some(mark) = self.read(|known| known.mark(route, fair)) {
-                return Ok(mark);
-            }
-            let mut add = sql
-                .add_route
-                .query()
-                .bind(route.queue.as_str())
-                .bind(route.kind.as_str())
-                .bind(route.capability_text())
-                .bind(route.permit_text());
-            if sql.own.turns().is_some() {
-                add = add.bind(fair);
-            }
+            let entry = match self.read(|known| known.entries.place(route, fair)) {
+                Ok(place) => return Ok(place),
+                Err(entry) => entry,
+            };
             let mut lease = connections.liveness.lease().await?;
+            if !std::mem::replace(&mut is_read, true) {
+                self.refresh(&mut lease, sql).await?;
+                continue;
+            }
             if let Some(resource) = &route.permit {
                 // Resources are never deleted, so this check cannot race with the insert.
                 let find = sql.find_permit.query().bind(resource.as_str());
@@ -195,42 +244,112 @@ impl Routes {
                     return Err(Failure::refused(InvalidInput::unknown_permit(resource)));
                 }
             }
-            let added = match lease.execute(add).await {
-                Err(failure) if failure.duplicate => 0,
-                added => added?,
-            };
-            self.refresh(&mut lease, sql).await?;
+            let added = self.add(&mut lease, sql, &entry, fair).await?;
             drop(lease);
             if added == 0 {
-                // Another process added this route, or used its id for another route. So try again.
+                // Another process added this entry, or used its id for another. So try again.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Returns the marks of these routes, all from the same state of the cache. Returns `None` if
-    /// the cache lacks one of the routes.
+    /// Stores a new entry, and reads the entries that were added since the last read. Returns 0 if
+    /// another process has stored the entry, or has used its id for another entry.
+    async fn add<D: Dialect>(
+        &self,
+        on: &mut impl Run<D>,
+        sql: &Statements<D>,
+        entry: &RouteEntry,
+        fair: bool,
+    ) -> Result<u64> {
+        let [queue, kind, capability, permit] = entry.texts();
+        let add = sql.add_route.query();
+        let mut add = add.bind(queue).bind(kind).bind(capability).bind(permit);
+        if sql.own.turns().is_some() {
+            add = add.bind(fair);
+        }
+        let added = match on.execute(add).await {
+            Err(failure) if failure.duplicate => 0,
+            added => added?,
+        };
+        self.refresh(on, sql).await?;
+        Ok(added)
+    }
+
+    /// Stores the markers of the queues that the request excludes, if there are shared routes.
+    pub(crate) async fn mark<D: Dialect>(
+        &self,
+        connections: &Connections<D::Connector>,
+        sql: &Statements<D>,
+        request: &ClaimRequest,
+    ) -> Result<()> {
+        for marker in self.read(|known| known.entries.markers(request)) {
+            let mut lease = connections.liveness.lease().await?;
+            // If another process was faster, the next claim tries again.
+            self.add(&mut lease, sql, &marker, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the cache has shared routes.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.read(|known| known.entries.shared().next().is_some())
+    }
+
+    /// Returns the mark of a queue's own route of plain jobs. If the route is not yet in the
+    /// database, stores it there first. Returns `None` if another process used its id for another
+    /// entry.
+    pub(crate) async fn own<D: Dialect>(
+        &self,
+        connections: &Connections<D::Connector>,
+        sql: &Statements<D>,
+        route: Route,
+    ) -> Result<Option<Mark>> {
+        if let Some(mark) = self.read(|known| known.entries.own(&route)) {
+            return Ok(Some(mark));
+        }
+        let entry = RouteEntry::Own(route.clone());
+        let mut lease = connections.liveness.lease().await?;
+        self.add(&mut lease, sql, &entry, false).await?;
+        Ok(self.read(|known| known.entries.own(&route)))
+    }
+
+    /// Returns the entries of jobs with these routes, all from the same state of the cache. Returns
+    /// `None` if the cache lacks one of the entries.
     ///
     /// If a database contains the mark with the largest id, it contains all of these marks. See
     /// [`Routes`].
-    pub(crate) fn marks<'a>(
+    pub(crate) fn places<'a>(
         &self,
         routes: impl Iterator<Item = (&'a Route, bool)>,
-    ) -> Option<Vec<Mark>> {
+    ) -> Option<Vec<Place<Mark>>> {
         self.read(|known| {
             routes
-                .map(|(route, fair)| known.mark(route, fair))
+                .map(|(route, fair)| known.entries.place(route, fair).ok())
                 .collect()
         })
     }
 
-    /// Returns the cached routes for which `matches` returns `true`.
-    pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Chosen {
+    /// Returns what a claim reads.
+    pub(crate) fn chosen(&self, request: &ClaimRequest) -> Chosen {
         self.read(|known| {
-            let chosen = known.routes.iter().filter(|(_, route)| matches(route));
+            let Streams {
+                own,
+                shared,
+                queues,
+            } = known.entries.streams(request);
+            let fair = own.iter().filter(|(mark, _)| known.entries.is_fair(*mark));
             Chosen {
-                routes: chosen.map(|(id, route)| (*id, route.clone())).collect(),
-                fair: known.fair.clone(),
+                fair: fair.map(|(mark, _)| mark.id).collect(),
+                routes: own
+                    .into_iter()
+                    .map(|(mark, route)| (mark.id, route))
+                    .collect(),
+                shared: shared
+                    .into_iter()
+                    .map(|(mark, shared)| (mark.id, shared))
+                    .collect(),
+                queues,
                 last: known.last,
             }
         })
@@ -247,4 +366,11 @@ fn mark(row: &impl Row) -> Result<Mark> {
         id: row.try_get(0)?,
         stamp: row.try_get(1)?,
     })
+}
+
+/// Reads the entry in a row of the statement `load_routes`.
+fn entry(row: &impl Row) -> Result<RouteEntry> {
+    let text = |column: usize| row.try_get::<&str>(2 + column);
+    let entry = RouteEntry::from_texts(text(0)?, text(1)?, text(2)?, text(3)?)?;
+    Ok(entry)
 }

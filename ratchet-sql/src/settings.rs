@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ratchet_core::dictionary::OWN_QUEUES;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 
 use crate::dialect::Dialect;
@@ -24,6 +25,7 @@ pub struct Settings {
     pub max_lifetime: Duration,
     pub clock_table: Option<String>,
     pub steps: Vec<Step>,
+    pub own_queues: usize,
 }
 
 impl Settings {
@@ -40,6 +42,7 @@ impl Settings {
             max_lifetime: LIFETIME,
             clock_table: None,
             steps: steps.to_vec(),
+            own_queues: OWN_QUEUES,
         }
     }
 
@@ -184,6 +187,14 @@ macro_rules! builder {
                 let steps = &mut self.settings.steps;
                 let version = steps.last().map_or(1, |step| step.version + 1);
                 steps.push($crate::Step { version, name, sql });
+                self
+            }
+
+            /// Sets the number of queues that get routes of their own because they were used first,
+            /// instead of [`OWN_QUEUES`](::ratchet_core::dictionary::OWN_QUEUES). For tests.
+            #[doc(hidden)]
+            pub fn own_queues(mut self, queues: usize) -> Self {
+                self.settings.own_queues = queues;
                 self
             }
 

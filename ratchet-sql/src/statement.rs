@@ -101,11 +101,29 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Returns the statements that move jobs out of shared routes. `None` means that the dialect
+    /// gives each queue routes of its own. With `Some`, the statements that store, claim, list and
+    /// count jobs have the parameters and columns for the queues of shared routes.
+    fn queues(&self) -> Option<QueueStatements<'_, D>> {
+        None
+    }
+
     /// Returns the statement that reads the tags of jobs. `None` means that the statement
     /// `get_jobs` returns the tags.
     fn tags_of(&self) -> Option<&Statement<D>> {
         None
     }
+}
+
+/// The statements that move jobs out of shared routes, see [`ratchet_core::dictionary`].
+#[derive(Debug)]
+#[expect(
+    missing_docs,
+    reason = "each statement begins with a comment that describes it"
+)]
+pub struct QueueStatements<'a, D> {
+    pub misplaced_jobs: &'a Statement<D>,
+    pub move_jobs: &'a Statement<D>,
 }
 
 /// The statements that give turns to jobs with a fair key, see [`ratchet_core::fair`].

@@ -15,6 +15,7 @@ use crate::dialect::{Dialect, Run};
 use crate::failure::{Failure, Loss, Result as Inner};
 use crate::order;
 use crate::routes::Routes;
+use crate::settings::Settings;
 use crate::statement::{OwnStatements as _, Statements};
 
 /// A store on an SQL server. It contains the connections, the statements and the cached routes for
@@ -44,20 +45,24 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 impl<D: Dialect> SqlStore<D> {
     /// Opens a store whose tables already exist, and reads the stored routes. `version` is the
-    /// version of the server. `deadline` limits the duration of each call.
+    /// version of the server.
     ///
     /// # Errors
     /// Fails if the routes cannot be read.
     pub fn open(
         connections: Connections<D::Connector>,
         sql: Statements<D>,
-        schema: String,
         version: String,
-        deadline: Duration,
+        settings: &Settings,
     ) -> impl Future<Output = Inner<Self>> + Send {
+        let (schema, deadline) = (settings.schema.clone(), settings.deadline);
+        let own_queues = match sql.own.queues() {
+            Some(_) => settings.own_queues,
+            None => usize::MAX,
+        };
         // Boxed, to keep the callers' futures small.
         Box::pin(async move {
-            let routes = Routes::default();
+            let routes = Routes::new(own_queues);
             routes
                 .refresh(&mut connections.liveness.lease().await?, &sql)
                 .await?;

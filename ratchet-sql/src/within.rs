@@ -114,7 +114,7 @@ impl<D: Dialect> SqlStore<D> {
         saves: bool,
         saved: &AtomicBool,
     ) -> Result<Vec<Enqueued>> {
-        let routes = self.marks_of(jobs).await?;
+        let routes = self.places_of(jobs).await?;
         if !saves {
             return self.insert_new(on, jobs, &routes).await;
         }

@@ -247,7 +247,7 @@ impl MongoStore {
 
     async fn targets(&self, tx: &mut Tx<'_>, ids: &[JobId]) -> Result<HashMap<JobId, Target>> {
         let filter = doc! { "_id": { "$in": pipelines::ids(ids) } };
-        let mut wanted = doc! { "state": 1, "route": 1, "unique_key": 1, "lane": 1 };
+        let mut wanted = doc! { "state": 1, "route": 1, "queue": 1, "unique_key": 1, "lane": 1 };
         wanted.extend(doc! { "links": 1, "signal.state": 1 });
         wanted.extend(tie_fields());
         let options = row::fields(wanted);
@@ -261,7 +261,7 @@ impl MongoStore {
                     if number > i64::from(self.routes().seen()) {
                         self.routes().refresh(self.main()).await?;
                     }
-                    let route = self.routes().get(number);
+                    let route = self.routes().get(number, row::queue(&row));
                     route.map(|route| lanes::key(&route.queue, &lane))
                 }
             };

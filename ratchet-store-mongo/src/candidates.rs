@@ -1,18 +1,20 @@
 //! Finds the candidates of a claim: the routes it may claim from, and their first due jobs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
 
 use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
-use ratchet_core::model::ClaimRequest;
+use ratchet_core::dictionary::Streams;
+use ratchet_core::model::{ClaimRequest, PauseScope, Pauses};
 use ratchet_core::permit::Budget;
 use ratchet_core::priority::merge_admitted;
-use ratchet_core::{InvalidInput, JobId, Name, Priority, Route};
+use ratchet_core::{InvalidInput, JobId, Name, Priority, Route, Selection};
 
 use crate::error::Result;
 use crate::fair;
-use crate::pipelines::{self, Seen};
+use crate::pipelines::{self, Queues, Seen};
+use crate::routes::Last;
 use crate::row;
 use crate::store::MongoStore;
 
@@ -34,16 +36,24 @@ pub(crate) struct Chosen {
     plain: Vec<i32>,
     /// Ids of the routes whose jobs have a fair key.
     fair: BTreeSet<i32>,
+    /// Ids of the shared routes.
+    shared: Vec<i32>,
+    /// The queues whose jobs of the shared routes the claim may take. Each part is a search of its
+    /// own.
+    queues: Vec<Queues>,
     /// Routes whose jobs need a permit, by id. Each route's resource has a free permit.
     permitted: BTreeMap<i32, Route>,
     /// Number of free permits for each resource of the routes in `permitted`.
     budget: Budget,
+    /// The last route of the cache from which these were chosen.
+    last: Last,
 }
 
 impl Chosen {
     /// Returns `true` if no route is left from which the claim may take jobs.
     fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.permitted.is_empty() && self.fair.is_empty()
+        let shared = self.shared.is_empty() || self.queues.is_empty();
+        shared && self.plain.is_empty() && self.permitted.is_empty() && self.fair.is_empty()
     }
 
     /// Returns whether the claim may take jobs that need a permit.
@@ -58,7 +68,15 @@ impl Chosen {
     fn ranges(&self, look_at: usize) -> Vec<pipelines::Range> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let limit = |rest: u64| number(usize::try_from(rest).unwrap_or(usize::MAX).min(look_at));
-        let mut ranges: Vec<_> = pipelines::Range::of(&self.plain, number(look_at)).collect();
+        // Jobs move from shared routes to others, and not back. So a job that moves between two of
+        // these reads may be found twice, but is not missed.
+        let mut ranges = Vec::new();
+        for queues in &self.queues {
+            let range = pipelines::Range::of(&self.shared, number(look_at), queues.clone());
+            ranges.extend(range);
+        }
+        let own = pipelines::Range::of(&self.plain, number(look_at), Queues::Own);
+        ranges.extend(own);
         let mut resources: BTreeMap<Option<&Name>, (Vec<i32>, u64)> = BTreeMap::new();
         for (number, route) in &self.permitted {
             if self.fair.contains(number) {
@@ -70,7 +88,7 @@ impl Chosen {
             resource.1 = rest;
         }
         for (routes, rest) in resources.into_values() {
-            ranges.extend(pipelines::Range::of(&routes, limit(rest)));
+            ranges.extend(pipelines::Range::of(&routes, limit(rest), Queues::Own));
         }
         ranges.extend(self.fair.iter().map(|route| {
             let rest = self.permitted.get(route);
@@ -79,6 +97,7 @@ impl Chosen {
                 routes: vec![*route],
                 limit: limit(rest.unwrap_or(u64::MAX)),
                 by_turn: true,
+                queues: Queues::Own,
             }
         }));
         ranges
@@ -104,51 +123,97 @@ struct Stream<'c> {
 }
 
 impl MongoStore {
-    /// Returns the routes for which `open` returns `true`. Omits routes whose resource has no free
-    /// permit.
-    pub(crate) async fn choose_routes(&self, open: impl Fn(&Route) -> bool) -> Result<Chosen> {
-        let plain = |route: &Route| open(route) && route.permit.is_none();
-        let permitted = |route: &Route| open(route) && route.permit.is_some();
+    /// Returns the routes that match the request and are not paused. Omits routes whose resource
+    /// has no free permit.
+    pub(crate) async fn choose_routes(
+        &self,
+        request: &ClaimRequest,
+        pauses: &Pauses,
+    ) -> Result<Chosen> {
+        let last = self.routes().last();
+        let Streams {
+            own,
+            shared,
+            queues,
+        } = self.routes().streams(request);
+        let own = own.into_iter().filter(|(_, route)| !pauses.cover(route));
+        let (permitted, plain): (Vec<_>, Vec<_>) =
+            own.partition(|(_, route)| route.permit.is_some());
+        let is_paused = |name: &Name| pauses.of_queue(name).is_some();
+        let queues = match queues {
+            Selection::Only(names) => {
+                let open = names.iter().filter(|name| !is_paused(name));
+                let open: Vec<String> = open.map(Name::to_string).collect();
+                Queues::only(&open).collect()
+            }
+            Selection::All => vec![Queues::Except(
+                pauses.queues().map(Name::to_string).collect(),
+            )],
+            Selection::Except(names) => {
+                let shut = names.iter().chain(pauses.queues());
+                vec![Queues::Except(shut.map(Name::to_string).collect())]
+            }
+        };
+        let is_open = |kind: &Name| !pauses.contains(&PauseScope::Kind(kind.clone()));
+        let shared = shared
+            .into_iter()
+            .filter(|(_, shared)| is_open(&shared.kind));
         let mut chosen = Chosen {
-            plain: self.routes().matching(plain),
+            plain: plain.into_iter().map(|(id, _)| id).collect(),
             fair: BTreeSet::new(),
+            shared: shared.map(|(id, _)| id).collect(),
+            queues,
             permitted: BTreeMap::new(),
             budget: Budget::default(),
+            last,
         };
-        let permitted = self.routes().chosen(permitted);
+        if chosen.shared.is_empty() {
+            chosen.queues.clear();
+        }
         if !permitted.is_empty() {
             chosen.budget = self.rest_of_permits(&permitted).await?;
             chosen.permitted = permitted.into_iter().collect();
             let budget = &chosen.budget;
             (chosen.permitted).retain(|_, route| budget.rest(route) != Some(0));
         }
-        let fair = self.routes().fair();
-        if !fair.is_empty() {
-            let all = chosen.plain.iter().chain(chosen.permitted.keys());
-            chosen.fair = all.filter(|route| fair.contains(route)).copied().collect();
-            chosen.plain.retain(|route| !fair.contains(route));
-        }
+        let all = chosen.plain.iter().chain(chosen.permitted.keys());
+        chosen.fair = self.routes().fair(all.copied());
+        let fair = &chosen.fair;
+        chosen.plain.retain(|route| !fair.contains(route));
         Ok(chosen)
     }
 
     /// Returns up to `search.look_at` due jobs in claim order, without jobs for which no permit is
     /// free. Another claim may take some of these jobs at the same time. Only the write that claims
     /// a job decides which claim gets it. [permit.order] [fair.turn]
+    ///
+    /// Returns `None` if the search may have missed jobs, because they moved from a shared route to
+    /// a route that was added after the routes were chosen. [queue.separate]
     pub(crate) async fn candidates(
         &self,
         request: &ClaimRequest,
         chosen: &mut Chosen,
         now: i64,
         search: Search,
-    ) -> Result<Vec<Candidate>> {
+    ) -> Result<Option<Vec<Candidate>>> {
         let Search { look_at, wakes } = search;
         if chosen.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let mut found = self.search(chosen, now, look_at, wakes).await?;
         if found.iter().any(|row| row::flag(row, fair::ASLEEP)) {
             self.wake(&chosen.fair, now).await?;
             found = self.search(chosen, now, look_at, false).await?;
+        }
+        if !chosen.shared.is_empty() {
+            let mut last = None;
+            for row in &found {
+                last = Last::find(row)?.or(last);
+            }
+            if last != Some(chosen.last) {
+                return Ok(None);
+            }
+            found.retain(|row| row.get("last").is_ok_and(|last| last.is_none()));
         }
         let Chosen {
             fair,
@@ -157,6 +222,7 @@ impl MongoStore {
             ..
         } = chosen;
         let mut streams: BTreeMap<(Option<i32>, Seen), Stream<'_>> = BTreeMap::new();
+        let mut ids = HashSet::with_capacity(found.len());
         for row in &found {
             let (route, priority, job) = match candidate(row) {
                 Ok(candidate) => candidate,
@@ -166,6 +232,10 @@ impl MongoStore {
                     continue;
                 }
             };
+            if !ids.insert(job.1) {
+                // The job moved to another route between two reads.
+                continue;
+            }
             let has_turn = fair.contains(&route);
             let seen = Seen { priority, has_turn };
             let permitted = permitted.get(&route);
@@ -198,11 +268,12 @@ impl MongoStore {
             seen: streams[stream].seen,
             permitted: streams[stream].permitted.cloned(),
         };
-        Ok(ids.into_iter().zip(admitted).map(of_stream).collect())
+        Ok(Some(ids.into_iter().zip(admitted).map(of_stream).collect()))
     }
 
     /// Reads the first due jobs of the chosen routes. If `looks_for_asleep` is true, adds a
     /// document with the field [`ASLEEP`](fair::ASLEEP) if there are due jobs without a turn.
+    /// If there are shared routes, also adds the last stored route, which is read after them.
     async fn search(
         &self,
         chosen: &Chosen,
@@ -212,12 +283,17 @@ impl MongoStore {
     ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
         let mut rows = Vec::new();
-        for ranges in chosen.ranges(look_at).chunks(RANGES) {
+        let ranges = chosen.ranges(look_at);
+        let mut chunks = ranges.chunks(RANGES).peekable();
+        while let Some(ranges) = chunks.next() {
             let mut stages = pipelines::candidates(side.jobs.name(), ranges, now);
             let fair = ranges.iter().filter(|range| range.by_turn);
             let fair: Vec<i32> = fair.flat_map(|range| &range.routes).copied().collect();
             if looks_for_asleep && !fair.is_empty() {
                 stages.push(fair::any_asleep(side.jobs.name(), &fair, now));
+            }
+            if chunks.peek().is_none() && !chosen.shared.is_empty() {
+                stages.push(pipelines::last_route(side.routes.name()));
             }
             let found = side
                 .plain()
@@ -230,16 +306,25 @@ impl MongoStore {
 }
 
 impl MongoStore {
-    /// Returns the earliest due time of the jobs of each route, by route id. Considers only jobs
-    /// that are due at `now`, and omits routes without such a job. [queue.due]
-    pub(crate) async fn first_due(&self, routes: &[i32], now: i64) -> Result<BTreeMap<i32, i64>> {
+    /// Returns the earliest due time of the jobs of each route, by route id and, for shared routes,
+    /// queue. Considers only jobs that are due at `now`, and omits routes without such a job.
+    /// [queue.due]
+    pub(crate) async fn first_due(
+        &self,
+        routes: &[(i32, Option<Name>)],
+        now: i64,
+    ) -> Result<BTreeMap<(i32, Option<Name>), i64>> {
         let side = self.main();
         let mut first = BTreeMap::new();
         for some in routes.chunks(RANGES) {
-            let one = |route: &i32| pipelines::Range {
+            let one = |(route, queue): &(i32, Option<Name>)| pipelines::Range {
                 routes: vec![*route],
                 limit: 1,
                 by_turn: false,
+                queues: match queue {
+                    None => Queues::Own,
+                    Some(queue) => Queues::Only(vec![queue.to_string()]),
+                },
             };
             let ranges: Vec<pipelines::Range> = some.iter().map(one).collect();
             let stages = pipelines::candidates(side.jobs.name(), &ranges, now);
@@ -249,7 +334,8 @@ impl MongoStore {
                 .await?;
             for row in &found {
                 let run_at = row::int(row, "run_at")?;
-                let first = first.entry(row::count(row, "route")?).or_insert(run_at);
+                let of = (row::count(row, "route")?, row::name(row, "queue")?);
+                let first = first.entry(of).or_insert(run_at);
                 *first = run_at.min(*first);
             }
         }

@@ -94,6 +94,10 @@ impl MongoStore {
         request: &ClaimRequest,
         deadline: Instant,
     ) -> Result<Vec<ClaimedJob>> {
+        if let Err(error) = self.routes().mark(self.live(), request).await {
+            // The claim works without this, but skips the jobs of the excluded queues.
+            tracing::debug!(%error, "could not mark the queues that a claim excludes");
+        }
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         let mut first = None;
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
@@ -187,17 +191,21 @@ impl MongoStore {
         request: &ClaimRequest,
         search: Search,
     ) -> Result<Option<(Vec<Candidate>, Round)>> {
-        let (now, pauses) = loop {
+        let (now, bounded, candidates) = loop {
             match self.gate(request).await? {
                 Gate::Shut => return Ok(None),
-                Gate::Outdated => self.routes().refresh(self.main()).await?,
-                Gate::Open { now, pauses } => break (now, pauses),
+                Gate::Outdated => {}
+                Gate::Open { now, pauses } => {
+                    let mut chosen = self.choose_routes(request, &pauses).await?;
+                    let bounded = chosen.needs_permits();
+                    let found = self.candidates(request, &mut chosen, now, search);
+                    if let Some(candidates) = found.await? {
+                        break (now, bounded, candidates);
+                    }
+                }
             }
+            self.routes().refresh(self.main()).await?;
         };
-        let open = |route: &Route| !pauses.cover(route) && route.matches(request);
-        let mut chosen = self.choose_routes(open).await?;
-        let bounded = chosen.needs_permits();
-        let candidates = self.candidates(request, &mut chosen, now, search).await?;
         let round = Round {
             candidates: candidates.len(),
             had: 0,
@@ -223,9 +231,7 @@ impl MongoStore {
             if row.get("idle").is_ok_and(|status| status.is_some()) {
                 return Ok(Gate::Shut);
             }
-            if row::optional_int(&row, "route")?.is_some()
-                && Last::read(&row, "route")? != self.routes().last()
-            {
+            if Last::find(&row)?.is_some_and(|last| last != self.routes().last()) {
                 return Ok(Gate::Outdated);
             }
             time = row::optional_int(&row, "now")?.or(time);
@@ -375,9 +381,12 @@ impl MongoStore {
                     continue;
                 }
             };
-            let route = self
-                .routes()
-                .get(row::int(row, "route").unwrap_or_default());
+            let route = row::int(row, "route").unwrap_or_default();
+            if route > i64::from(self.routes().seen()) {
+                // The job moved to a new route after the search.
+                self.routes().refresh(self.main()).await?;
+            }
+            let route = self.routes().get(route, row::queue(row));
             if idle || route.as_ref().is_some_and(|route| pauses.cover(route)) {
                 undone.push(token);
                 continue;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mongodb::error::ErrorKind;
 use mongodb::options::{ClientOptions, ConnectionString, ServerAddress, Tls};
 use mongodb::{Client, Database};
+use ratchet_core::dictionary::OWN_QUEUES;
 use ratchet_core::error::storable_error;
 use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
@@ -60,6 +61,7 @@ pub struct Builder {
     create: bool,
     wakeups: bool,
     clock_collection: Option<String>,
+    own_queues: usize,
 }
 
 #[derive(Clone)]
@@ -89,6 +91,7 @@ impl Builder {
             create: true,
             wakeups: true,
             clock_collection: None,
+            own_queues: OWN_QUEUES,
         }
     }
 
@@ -174,6 +177,14 @@ impl Builder {
     /// milliseconds since 1970.
     pub fn clock_collection(mut self, collection: impl Into<String>) -> Self {
         self.clock_collection = Some(collection.into());
+        self
+    }
+
+    /// Sets the number of queues that get routes of their own because they were used first, instead
+    /// of [`OWN_QUEUES`]. For tests.
+    #[doc(hidden)]
+    pub fn own_queues(mut self, queues: usize) -> Self {
+        self.own_queues = queues;
         self
     }
 
@@ -330,6 +341,7 @@ impl Builder {
             create: self.create,
             wakeups: self.wakeups,
             clock_collection: self.clock_collection,
+            own_queues: self.own_queues,
         })
     }
 
@@ -425,6 +437,7 @@ pub(crate) struct Config {
     pub(crate) create: bool,
     pub(crate) wakeups: bool,
     pub(crate) clock_collection: Option<String>,
+    pub(crate) own_queues: usize,
 }
 
 impl Config {

@@ -59,9 +59,10 @@ impl MongoStore {
         let mut jobs: BTreeMap<i64, u64> = BTreeMap::new();
         let counted = self.count_routes().await?;
         self.routes().refresh(self.main()).await?;
-        for (state, route, count) in counted {
-            if state == code(JobState::Pending) && self.routes().get(route.into()).is_none() {
-                *jobs.entry(route.into()).or_default() += count;
+        for one in counted {
+            let route = self.routes().get(one.route.into(), one.queue.as_deref());
+            if one.state == code(JobState::Pending) && route.is_none() {
+                *jobs.entry(one.route.into()).or_default() += one.jobs;
             }
         }
         let lost: Vec<(i64, u64)> = jobs.into_iter().collect();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mongodb::ClientSession;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, RawArrayBuf, RawDocumentBuf, cstr, doc};
+use ratchet_core::dictionary::Place;
 use ratchet_core::links::waiting_state;
 use ratchet_core::model::{EnqueuePlan, Enqueued, NewJob, TakenKeys, payload_version_to_stored};
 use ratchet_core::time::{duration_millis, to_millis};
@@ -101,7 +102,7 @@ impl MongoStore {
     async fn enqueue_each(
         &self,
         jobs: &[NewJob],
-        routes: &[i32],
+        routes: &[Place<i32>],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
         let mut on = self.main().plain();
@@ -167,14 +168,14 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         jobs: &'j [NewJob],
-        routes: &[i32],
+        routes: &[Place<i32>],
         now: i64,
     ) -> Result<Vec<Enqueued>> {
-        let due = |(job, route): (&'j NewJob, &i32)| {
+        let due = |(job, route): (&'j NewJob, &Place<i32>)| {
             // Some of these jobs may be blocked instead, and then get no turn.
             let (spec, run_at) = (job.spec(), job.due().resolve(now));
             let key = spec.due_fair_key(JobState::Pending, run_at, now)?;
-            Some((*route, spec.priority, key))
+            Some((route.id, spec.priority, key))
         };
         let due: Vec<_> = jobs.iter().zip(routes).filter_map(due).collect();
         let levels = self.lock_and_read_levels(tx, &due, now).await?;
@@ -200,7 +201,7 @@ impl MongoStore {
         tx: &mut Tx<'_>,
         plan: &EnqueuePlan<'_>,
         mut linked: Linked<'_>,
-        (routes, mut levels): (&[i32], Levels),
+        (routes, mut levels): (&[Place<i32>], Levels),
         now: i64,
     ) -> Result<()> {
         let (jobs, new) = (&*plan.jobs, &plan.new);
@@ -285,17 +286,17 @@ impl MongoStore {
         Ok(taken.resolve(jobs, now))
     }
 
-    /// Returns the number of each job's route. Stores new routes first, and these remain even if
-    /// the enqueue fails later. Rejects a job that needs a permit of a resource whose limit was
-    /// never set. [permit.unknown]
-    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<i32>> {
+    /// Returns the number of each job's route, and whether the route is shared. Stores new routes
+    /// first, and these remain even if the enqueue fails later. Rejects a job that needs a permit
+    /// of a resource whose limit was never set. [permit.unknown]
+    pub(crate) async fn route_ids(&self, jobs: &[NewJob]) -> Result<Vec<Place<i32>>> {
         let routes: Vec<&Route> = jobs.iter().map(|job| &job.spec().route).collect();
         self.require_permits(&routes).await?;
         let mut numbers = Vec::with_capacity(jobs.len());
         for job in jobs {
             let route = &job.spec().route;
             let fair = job.spec().fair_key.is_some();
-            numbers.push(self.routes().id_of(self.live(), route, fair).await?);
+            numbers.push(self.routes().place(self.live(), route, fair).await?);
         }
         Ok(numbers)
     }
@@ -306,7 +307,7 @@ impl MongoStore {
 /// whether other new jobs wait for this job.
 fn document(
     job: &NewJob,
-    route: i32,
+    route: Place<i32>,
     now: i64,
     levels: &mut Levels,
     places: Option<&mut Places>,
@@ -319,7 +320,10 @@ fn document(
     let waits = waiting_state(!spec.after.is_empty(), spec.signal.is_some());
     let state = place.as_ref().map_or(waits, |(place, _)| place.state);
     row.append(cstr!("_id"), row::uuid(job.id()));
-    row.append(cstr!("route"), route);
+    row.append(cstr!("route"), route.id);
+    if route.shared {
+        row.append(cstr!("queue"), spec.route.queue.as_str());
+    }
     row.append(cstr!("priority"), i32::from(spec.priority.level()));
     row.append(cstr!("state"), code(state));
     let run_at = job.due().resolve(now);
@@ -358,7 +362,7 @@ fn document(
         row.append(cstr!("fair_cost"), i64::from(key.cost()));
     }
     let key = spec.due_fair_key(state, run_at, now);
-    if let Some(turn) = key.and_then(|key| levels.give(route, spec.priority, key)) {
+    if let Some(turn) = key.and_then(|key| levels.give(route.id, spec.priority, key)) {
         row.append(cstr!("turn"), turn);
     }
     if let Some(expires_at) = job.resolve_expiry(now) {

@@ -27,7 +27,7 @@ impl MongoStore {
             return Ok(());
         }
         let these = doc! { "_id": { "$in": ids(jobs) }, "live_key": { "$exists": true } };
-        let only = doc! { "state": 1, "route": 1, "run_at": 1, "created_at": 1 };
+        let only = doc! { "state": 1, "route": 1, "queue": 1, "run_at": 1, "created_at": 1 };
         let found = on.find(&self.main().jobs, these, row::fields(only)).await?;
         if found.len() < jobs.len() {
             return Err(changed());
@@ -37,7 +37,7 @@ impl MongoStore {
             if number > i64::from(self.routes().seen()) {
                 self.routes().refresh(self.main()).await?;
             }
-            if let Some(route) = self.routes().get(number) {
+            if let Some(route) = self.routes().get(number, row::queue(row)) {
                 let state = JobState::from_code(row::int(row, "state")?)?;
                 let (run_at, created_at) = (row::int(row, "run_at")?, row::int(row, "created_at")?);
                 let job = row::job_id(row, "_id")?;

@@ -160,12 +160,20 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
 fn job_indexes() -> Vec<Index> {
     vec![
         // Candidates of a claim. The state is a key although it is constant in this index.
-        // Otherwise a claim would read every document to check the state.
+        // Otherwise a claim would read every document to check the state. The queue is the last
+        // key, so that a claim reads no documents to skip the jobs of paused queues in shared
+        // routes.
         index(
             "claim",
-            doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
+            doc! { "state": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1, "queue": 1 },
         )
         .of(doc! { "state": 0 }),
+        // The same for the jobs of each shared queue.
+        index(
+            "queue",
+            doc! { "state": 1, "queue": 1, "route": 1, "priority": 1, "run_at": 1, "_id": 1 },
+        )
+        .of(doc! { "state": 0, "queue": { "$exists": true } }),
         // Jobs with a turn, in the order in which claims take them. The due time is the last key,
         // so that a claim reads no documents.
         index(
@@ -194,13 +202,16 @@ fn job_indexes() -> Vec<Index> {
         index("held", doc! { "state": 1, "permit": 1 })
             .of(doc! { "state": 3, "permit": { "$exists": true } }),
         // Jobs that wait for something other than their due time.
-        index("waiting", doc! { "state": 1, "_id": 1, "route": 1 })
-            .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
-        // Finished jobs, for purges. The index includes the route, so that the server can count
-        // jobs from the index alone.
+        index(
+            "waiting",
+            doc! { "state": 1, "_id": 1, "route": 1, "queue": 1 },
+        )
+        .of(doc! { "state": { "$gte": 1, "$lte": 2 } }),
+        // Finished jobs, for purges. The index includes the route and the queue, so that the server
+        // can count jobs from the index alone.
         index(
             "finished",
-            doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1 },
+            doc! { "state": 1, "finished_at": 1, "_id": 1, "route": 1, "queue": 1 },
         )
         .of(doc! { "state": { "$gte": 4 } }),
         // Dead letters and cancelled jobs, for listings. Most finished jobs are in neither of these

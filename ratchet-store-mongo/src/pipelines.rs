@@ -12,7 +12,7 @@ use ratchet_core::model::{
     AttemptOutcome, ClaimRequest, Effect, NextRun, NodeStatus, ReclaimEffect, RunAt,
 };
 use ratchet_core::time::{duration_micros, duration_millis, to_millis};
-use ratchet_core::{ClaimToken, JobAction, JobId, JobState, NodeId, Priority};
+use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Name, NodeId, Priority};
 
 use crate::bulk::Statement;
 use crate::clock::Now;
@@ -46,13 +46,19 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
         doc! { "$limit": 1 },
         doc! { "$replaceWith": { "now": now.expression() } },
         idle(node, nodes),
-        doc! { "$unionWith": { "coll": routes, "pipeline": [
-            { "$sort": { "_id": -1 } },
-            { "$limit": 1 },
-            { "$project": { "_id": 0, "route": "$_id", "stamp": 1 } },
-        ] } },
+        last_route(routes),
         paused(pauses),
     ]
+}
+
+/// Returns the stage that adds the stored route with the largest number to the result, in the
+/// fields `last` and `stamp`.
+pub(crate) fn last_route(routes: &str) -> Document {
+    doc! { "$unionWith": { "coll": routes, "pipeline": [
+        { "$sort": { "_id": -1 } },
+        { "$limit": 1 },
+        { "$project": { "_id": 0, "last": "$_id", "stamp": 1 } },
+    ] } }
 }
 
 /// Returns the stage that adds a document to the result if this node may not claim.
@@ -81,38 +87,80 @@ pub(crate) struct Range {
     pub(crate) limit: i64,
     /// Whether the jobs are read in the order of their turns. The range then has one route.
     pub(crate) by_turn: bool,
+    pub(crate) queues: Queues,
+}
+
+/// The queues of the jobs in a [`Range`].
+#[derive(Clone, Debug)]
+pub(crate) enum Queues {
+    /// The routes belong to single queues.
+    Own,
+    /// The routes are shared. The range has the jobs of all queues but these.
+    Except(Vec<String>),
+    /// The routes are shared. The range has the jobs of these queues.
+    Only(Vec<String>),
+}
+
+impl Queues {
+    /// Splits a selection of queues by name, so that each part fits into a range.
+    pub(crate) fn only(names: &[String]) -> impl Iterator<Item = Self> {
+        names.chunks(ROUTES).map(|names| Self::Only(names.to_vec()))
+    }
+
+    /// Returns how many routes fit into a range. The server reads a stream for each route and named
+    /// queue.
+    fn routes(&self) -> usize {
+        match self {
+            Self::Own | Self::Except(_) => ROUTES,
+            Self::Only(names) => (ROUTES / names.len().max(1)).max(1),
+        }
+    }
 }
 
 impl Range {
-    /// Splits the routes into ranges of at most `ROUTES` routes each.
-    pub(crate) fn of(routes: &[i32], limit: i64) -> impl Iterator<Item = Self> {
+    /// Splits the routes into ranges.
+    pub(crate) fn of(routes: &[i32], limit: i64, queues: Queues) -> impl Iterator<Item = Self> {
+        let most = queues.routes();
         let range = move |routes: &[i32]| Self {
             routes: routes.to_vec(),
             limit,
             by_turn: false,
+            queues: queues.clone(),
         };
-        routes.chunks(ROUTES).map(range)
+        routes.chunks(most).map(range)
     }
 }
 
 /// Returns the pipeline that reads the first due jobs of each range and each priority, in claim
-/// order. The indexes `claim` and `turn` cover the pipeline, so the server reads no documents.
+/// order. The indexes `claim`, `queue` and `turn` cover the pipeline, so the server reads no
+/// documents.
 ///
 /// The current time is a constant in the pipeline. With `$expr` and `$$NOW`, the server would also
 /// read the document of each candidate to compare the time again. [claim.due] [claim.order]
 /// [claim.match] [fair.turn]
 pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document> {
     let stages = |range: &Range, priority: i32| {
+        let mut wanted = doc! {
+            "state": code(JobState::Pending),
+            "route": { "$in": range.routes.clone() },
+            "priority": priority,
+            "run_at": { "$lte": now },
+        };
+        let mut read = doc! { "run_at": 1, "priority": 1, "route": 1 };
+        let queue: Option<Bson> = match &range.queues {
+            Queues::Own => None,
+            Queues::Except(queues) => Some(doc! { "$nin": queues }.into()),
+            Queues::Only(queues) => Some(doc! { "$in": queues }.into()),
+        };
+        if let Some(queue) = queue {
+            wanted.insert("queue", queue);
+            read.insert("queue", 1);
+        }
         vec![
-            doc! { "$match": {
-                "state": code(JobState::Pending),
-                "route": { "$in": range.routes.clone() },
-                "priority": priority,
-                "run_at": { "$lte": now },
-            } },
+            doc! { "$match": wanted },
             doc! { "$sort": { "run_at": 1, "_id": 1 } },
             doc! { "$limit": range.limit },
-            doc! { "$project": { "run_at": 1, "priority": 1, "route": 1 } },
+            doc! { "$project": read },
         ]
     };
     let mut parts = ranges.iter().flat_map(|range| {
@@ -128,19 +176,39 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
     pipeline
 }
 
-/// Returns the pipeline that counts the due jobs of these routes, up to `limit`. The index `claim`
-/// covers the pipeline. The filter lists all priorities, so that the server skips jobs that are not
-/// due. [queue.depth]
-pub(crate) fn count_due(routes: &[i32], limit: u64, now: i64) -> Vec<Document> {
+/// Returns the pipeline that counts the due jobs of these routes, up to `limit`. With a queue, the
+/// routes are shared, and only its jobs count. The index `claim` or `queue` covers the pipeline.
+/// The filter lists all priorities, so that the server skips jobs that are not due. [queue.depth]
+pub(crate) fn count_due(
+    routes: &[i32],
+    queue: Option<&Name>,
+    limit: u64,
+    now: i64,
+) -> Vec<Document> {
+    let mut wanted = doc! {
+        "state": code(JobState::Pending),
+        "route": { "$in": routes },
+        "priority": { "$in": [0, 1, 2, 3, 4] },
+        "run_at": { "$lte": now },
+    };
+    if let Some(queue) = queue {
+        wanted.insert("queue", queue.as_str());
+    }
     vec![
-        doc! { "$match": {
-            "state": code(JobState::Pending),
-            "route": { "$in": routes },
-            "priority": { "$in": [0, 1, 2, 3, 4] },
-            "run_at": { "$lte": now },
-        } },
+        doc! { "$match": wanted },
         doc! { "$limit": i64::try_from(limit).unwrap_or(i64::MAX) },
         doc! { "$count": "count" },
+    ]
+}
+
+/// Returns the pipeline that reads the names of the shared queues that have pending jobs. With the
+/// index `queue`, the server skips from one name to the next: with `$exists` instead of `$gte`, it
+/// would read the documents of all their jobs. [queue.due]
+pub(crate) fn shared_queues() -> Vec<Document> {
+    let shared = doc! { "state": code(JobState::Pending), "queue": { "$gte": "" } };
+    vec![
+        doc! { "$match": shared },
+        doc! { "$group": { "_id": "$queue" } },
     ]
 }
 
@@ -165,9 +233,9 @@ impl Seen {
 }
 
 /// Returns a filter for the jobs in `chosen` that can still be claimed. The filter checks all
-/// conditions of a claim again, except the route, because the route of a job never changes. It also
-/// requires that `claim_seq` is a number, because otherwise `$inc` would fail the whole claim. Uses
-/// the index on `_id`. [claim.exclusive] [priority.job]
+/// conditions of a claim again, except the route, because the queue, the kind and the capability of
+/// a job never change. It also requires that `claim_seq` is a number, because otherwise `$inc`
+/// would fail the whole claim. Uses the index on `_id`. [claim.exclusive] [priority.job]
 pub(crate) fn takeable(chosen: &[(JobId, Seen)], now: i64) -> Document {
     let mut seen: BTreeMap<Seen, Vec<JobId>> = BTreeMap::new();
     for (id, one) in chosen {

@@ -1,16 +1,17 @@
 //! [`QueueStore`] on MongoDB.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mongodb::bson::{Document, RawDocument, RawDocumentBuf, doc};
-use mongodb::options::{FindOptions, ReadConcern};
+use mongodb::options::{FindOptions, Hint, ReadConcern};
 use ratchet_core::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, Pauses, QueueInfo};
 use ratchet_core::store::{Changed, QueueStore};
 use ratchet_core::time::duration_millis;
-use ratchet_core::{InvalidInput, JobState, Name, Result, Route};
+use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, Route};
 
+use crate::connection::Tx;
 use crate::error::Result as Inner;
 use crate::pipelines;
 use crate::row;
@@ -66,6 +67,11 @@ impl QueueStore for MongoStore {
         self.call("count_due", || self.count_due_of(queue, limit))
             .await
     }
+
+    async fn separate_queues(&self, limit: usize) -> Result<u64> {
+        self.call("separate_queues", || self.move_misplaced(limit))
+            .await
+    }
 }
 
 impl MongoStore {
@@ -90,12 +96,27 @@ impl MongoStore {
         let side = self.main();
         let now = self.millis(side).await?;
         self.routes().refresh(side).await?;
-        let routes = self.routes().chosen(|_| true);
-        let numbers: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
         let until = now.saturating_add(duration_millis(within));
-        let first = self.first_due(&numbers, until).await?;
+        // Jobs move from shared routes to others, and not back. So the shared ones are read first,
+        // and then the own ones, of which some may be new.
+        let mut routes: Vec<((i32, Option<Name>), Route)> = Vec::new();
+        let mut first = BTreeMap::new();
+        if self.routes().has_shared() {
+            for queue in self.shared_queues().await? {
+                let shared = self.routes().shared(&queue).into_iter();
+                routes.extend(shared.map(|(number, route)| ((number, Some(queue.clone())), route)));
+            }
+            let numbers: Vec<_> = routes.iter().map(|(number, _)| number.clone()).collect();
+            first = self.first_due(&numbers, until).await?;
+            self.routes().refresh(side).await?;
+        }
+        let own = self.routes().of_queues().into_iter();
+        let own: Vec<_> = own.map(|(number, route)| ((number, None), route)).collect();
+        let numbers: Vec<_> = own.iter().map(|(number, _)| number.clone()).collect();
+        first.extend(self.first_due(&numbers, until).await?);
+        routes.extend(own);
         let pauses = self.read_pauses().await?;
-        // A route may have two numbers.
+        // A route may have several numbers.
         let mut longest: BTreeMap<Route, i64> = BTreeMap::new();
         for (number, route) in routes {
             if let Some(run_at) = first.get(&number) {
@@ -110,25 +131,113 @@ impl MongoStore {
         Ok(due)
     }
 
-    /// Counts the due jobs of a queue, up to a limit. [queue.depth]
+    /// Counts the due jobs of a queue, up to a limit. Reads shared routes and own routes in one
+    /// snapshot, so it counts a job that moves once. [queue.depth] [queue.separate]
     async fn count_due_of(&self, queue: &Name, limit: u64) -> Inner<u64> {
         let side = self.main();
         let now = self.millis(side).await?;
-        self.routes().refresh(side).await?;
-        let routes = self.routes().chosen(|route| route.queue == *queue);
-        let routes: Vec<i32> = routes.iter().map(|(number, _)| *number).collect();
-        if routes.is_empty() || limit == 0 {
+        let counting = || async {
+            let mut on = match self.routes().has_shared() {
+                true => self.begin(side).await?,
+                false => side.plain(),
+            };
+            let counted = self.count_due_on(&mut on, queue, limit, now).await;
+            on.finish(counted).await
+        };
+        self.with_routes(counting).await
+    }
+
+    async fn count_due_on(
+        &self,
+        on: &mut Tx<'_>,
+        queue: &Name,
+        limit: u64,
+        now: i64,
+    ) -> Inner<u64> {
+        let numbers = |routes: Vec<(i32, Route)>| {
+            let of_queue = routes
+                .into_iter()
+                .filter(|(_, route)| route.queue == *queue);
+            of_queue.map(|(number, _)| number).collect::<Vec<i32>>()
+        };
+        let mut due = 0;
+        for (routes, shared, index) in [
+            (numbers(self.routes().shared(queue)), Some(queue), "queue"),
+            (numbers(self.routes().of_queues()), None, "claim"),
+        ] {
+            if routes.is_empty() || due == limit {
+                continue;
+            }
+            let stages = pipelines::count_due(&routes, shared, limit - due, now);
+            let jobs = &self.main().jobs;
+            let counted = on.aggregate_by(jobs, stages, ReadConcern::local(), Some(index));
+            let counted = counted.await?;
+            due += counted
+                .first()
+                .map_or(Ok(0), |row| row::count::<u64>(row, "count"))?;
+        }
+        Ok(due)
+    }
+
+    /// Returns the names of the shared queues that have pending jobs.
+    async fn shared_queues(&self) -> Inner<Vec<Name>> {
+        let side = self.main();
+        let concern = ReadConcern::local();
+        let stages = pipelines::shared_queues();
+        let rows = side
+            .plain()
+            .aggregate_by(&side.jobs, stages, concern, Some("queue"))
+            .await?;
+        let names = rows.iter().filter_map(|row| row::name(row, "_id").ok()?);
+        Ok(names.collect())
+    }
+
+    /// Moves pending jobs of paused and marked queues from shared routes to routes of their own.
+    /// [queue.separate]
+    async fn move_misplaced(&self, limit: usize) -> Inner<u64> {
+        let side = self.main();
+        // A node that claims jobs soon knows the routes that others have added.
+        if !self.routes().has_shared() {
             return Ok(0);
         }
-        let stages = pipelines::count_due(&routes, limit, now);
-        let concern = ReadConcern::local();
-        let counted = side
-            .plain()
-            .aggregate_by(&side.jobs, stages, concern, Some("claim"))
-            .await?;
-        Ok(counted
-            .first()
-            .map_or(Ok(0), |row| row::count(row, "count"))?)
+        let mut queues: BTreeSet<Name> = self.read_pauses().await?.queues().cloned().collect();
+        queues.extend(self.routes().marked());
+        let Some(any) = queues.first() else {
+            return Ok(0);
+        };
+        let names: Vec<&str> = queues.iter().map(Name::as_str).collect();
+        let shared = self.routes().shared(any).into_iter();
+        let shared: Vec<i32> = shared.map(|(number, _)| number).collect();
+        let pending = doc! { "state": pipelines::code(JobState::Pending) };
+        let mut misplaced = pending.clone();
+        misplaced.extend(doc! { "queue": { "$in": names }, "route": { "$in": shared } });
+        let options = FindOptions::builder()
+            .projection(doc! { "queue": 1, "route": 1 })
+            .hint(Hint::Name("queue".to_owned()))
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .build();
+        let found = side.plain().find(&side.jobs, misplaced, options).await?;
+        let mut jobs: BTreeMap<(&str, i32), Vec<JobId>> = BTreeMap::new();
+        for row in &found {
+            // Another document cannot be moved, and must not hinder the others.
+            if let (Some(queue), Ok(id)) = (row::queue(row), row::job_id(row, "_id")) {
+                let place = (queue, row::count(row, "route")?);
+                jobs.entry(place).or_default().push(id);
+            }
+        }
+        let mut moved = 0;
+        for ((queue, number), jobs) in jobs {
+            let Some(route) = self.routes().get(number.into(), Some(queue)) else {
+                continue;
+            };
+            let own = self.routes().own(self.live(), route).await?;
+            let mut these = pending.clone();
+            these.extend(doc! { "queue": queue, "route": number });
+            these.insert("_id", doc! { "$in": pipelines::ids(&jobs) });
+            let own = doc! { "$set": { "route": own }, "$unset": { "queue": "" } };
+            moved += side.plain().update_these(&side.jobs, these, own).await?;
+        }
+        Ok(moved)
     }
 
     async fn list_queues(&self) -> Inner<Vec<QueueInfo>> {
@@ -136,10 +245,10 @@ impl MongoStore {
         let pauses = self.read_pauses().await?;
         let counted = self.count_routes().await?;
         self.routes().refresh(side).await?;
-        let counts = counted.into_iter().filter_map(|(state, route, count)| {
-            let route = self.routes().get(route.into())?;
-            let state = JobState::from_code(state.into()).ok()?;
-            Some((route.queue, state, count))
+        let counts = counted.into_iter().filter_map(|one| {
+            let route = self.routes().get(one.route.into(), one.queue.as_deref());
+            let state = JobState::from_code(one.state.into()).ok()?;
+            Some((route?.queue, state, one.jobs))
         });
         Ok(QueueInfo::collect(&pauses, counts))
     }

@@ -68,7 +68,7 @@ impl MongoStore {
             {
                 self.routes().refresh(self.main()).await?;
             }
-            let route = route.map(|route| self.routes().get(route));
+            let route = route.map(|route| self.routes().get(route, row::queue(row)));
             let route = route
                 .and_then(|route| route.ok_or_else(|| InvalidInput::new("route", "is missing")));
             match route.and_then(|route| row::job_record(row, route)) {

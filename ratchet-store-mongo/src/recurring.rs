@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use mongodb::bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, Hint};
+use ratchet_core::dictionary::Place;
 use ratchet_core::model::{
     Definition, DueRecurring, Fired, Guarded, NewJob, PutOutcome, PutRecurring,
     RecurringClaimRequest, RecurringFiring, RecurringPage, RecurringRecord, RetireRecurring,
@@ -321,7 +322,7 @@ impl MongoStore {
         &self,
         tx: &mut Tx<'_>,
         firing: &RecurringFiring,
-        routes: &[i32],
+        routes: &[Place<i32>],
         now: i64,
     ) -> Inner<Fired> {
         let found = self.find_definition(tx, &firing.token.name).await?;

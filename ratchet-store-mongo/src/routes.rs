@@ -6,14 +6,16 @@
 //! data for the claim. All other calls validate the cache after a lost connection, or if the last
 //! validation is more than a second old.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::options::FindOptions;
-use ratchet_core::{Route, time};
+use ratchet_core::dictionary::{Dictionary, Place, RouteEntry, Streams};
+use ratchet_core::model::{ClaimRequest, JobFilter};
+use ratchet_core::{Name, Route, time};
 use tokio::time::Instant;
 
 use crate::connection::Side;
@@ -27,7 +29,8 @@ const TRUSTED: Duration = Duration::from_secs(1);
 /// A cache of all stored routes.
 ///
 /// A route has up to two documents: one for its jobs without a fair key, and one with the flag
-/// `fair` for the others. So claims of plain jobs never read the others.
+/// `fair` for the others. So claims of plain jobs never read the others. A shared route has no
+/// queue, and a marker has no kind, see [`ratchet_core::dictionary`].
 ///
 /// Stored routes are never deleted, and only their counter of [turns](crate::fair) changes. A new
 /// route gets the largest stored number plus one.
@@ -40,13 +43,9 @@ pub(crate) struct Routes {
     checked: Mutex<Checked>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
-    routes: BTreeMap<i32, Route>,
-    /// The numbers of the routes of jobs with a fair key.
-    fair: BTreeSet<i32>,
-    /// The numbers of routes: first those of jobs without a fair key, and then those of the others.
-    ids: [HashMap<Route, i32>; 2],
+    entries: Dictionary<i32>,
     last: Last,
 }
 
@@ -74,6 +73,15 @@ impl Last {
             stamp: row.get_object_id("stamp").ok(),
         })
     }
+
+    /// Reads the last route from a document of [`last_route`](crate::pipelines::last_route).
+    /// Returns `None` for other documents.
+    pub(crate) fn find(row: &RawDocument) -> Result<Option<Self>> {
+        match row::optional_int(row, "last")? {
+            Some(_) => Self::read(row, "last").map(Some),
+            None => Ok(None),
+        }
+    }
 }
 
 impl Known {
@@ -83,16 +91,13 @@ impl Known {
             let Ok(last) = Last::read(row, "_id") else {
                 continue;
             };
+            if last == self.last {
+                // The cache has this route.
+                continue;
+            }
             let id = last.number;
-            match route(row) {
-                Ok(route) => {
-                    let fair = row::flag(row, "fair");
-                    if fair {
-                        self.fair.insert(id);
-                    }
-                    self.ids[usize::from(fair)].insert(route.clone(), id);
-                    self.routes.insert(id, route);
-                }
+            match entry(row) {
+                Ok(entry) => self.entries.add(id, entry, row::flag(row, "fair")),
                 Err(error) => tracing::warn!(route = id, %error, "skipped a stored route that \
                     cannot be read"),
             }
@@ -103,9 +108,14 @@ impl Known {
 
 impl Routes {
     /// Creates an empty cache. `outages` reports the outages of the client that reads the routes.
-    pub(crate) fn new(outages: &Outages) -> Self {
+    /// `own_queues` is the number of queues that get routes of their own because they were used
+    /// first.
+    pub(crate) fn new(outages: &Outages, own_queues: usize) -> Self {
         Self {
-            known: RwLock::default(),
+            known: RwLock::new(Known {
+                entries: Dictionary::new(own_queues),
+                last: Last::default(),
+            }),
             checked: Mutex::new(Checked {
                 at: None,
                 outages: outages.clone(),
@@ -162,7 +172,8 @@ impl Routes {
                     route = last.number,
                     "a known route is no longer stored, so the database was restored"
                 );
-                *known = Known::default();
+                known.entries.clear();
+                known.last = Last::default();
             }
             known.learn(&rows);
             break;
@@ -178,61 +189,91 @@ impl Routes {
         side.plain().find(&side.routes, from, options).await
     }
 
-    /// Returns the number of a route, for jobs with a fair key if `fair` is true, and otherwise for
-    /// jobs without. Stores the route first if it is new.
-    pub(crate) async fn id_of(&self, side: &Side, route: &Route, fair: bool) -> Result<i32> {
+    /// Returns the entry of a job with this route, without a fair key or with one. Stores the entry
+    /// first if it is new.
+    pub(crate) async fn place(&self, side: &Side, route: &Route, fair: bool) -> Result<Place<i32>> {
         self.check(side).await?;
         loop {
-            if let Some(id) = self.known_id(route, fair) {
-                return Ok(id);
+            if let Ok(place) = self.read(|known| known.entries.place(route, fair)) {
+                return Ok(place);
             }
             self.refresh(side).await?;
-            if let Some(id) = self.known_id(route, fair) {
-                return Ok(id);
-            }
-            let mut new = doc! {
-                "_id": self.last().number + 1,
-                "stamp": ObjectId::new(),
-                "queue": route.queue.as_str(),
-                "kind": route.kind.as_str(),
-                "capability": route.capability_text(),
-                "permit": route.permit_text(),
-            };
-            if fair {
-                new.insert("fair", true);
-            }
-            let new = RawDocumentBuf::try_from(&new)?;
-            match side.plain().insert_many(&side.routes, &[new]).await {
-                // Another store has added this route, or has added another route with the same
-                // number. A majority may not have that route yet.
-                Err(failure) if failure.is_duplicate() => {
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                }
-                added => added?,
+            match self.read(|known| known.entries.place(route, fair)) {
+                Ok(place) => return Ok(place),
+                Err(entry) => self.add(side, &entry, fair).await?,
             }
         }
     }
 
-    /// Returns whether the cache contains this route.
+    /// Returns the number of a queue's own route of plain jobs. Stores the route first if it is
+    /// new.
+    pub(crate) async fn own(&self, side: &Side, route: Route) -> Result<i32> {
+        let entry = RouteEntry::Own(route.clone());
+        loop {
+            self.refresh(side).await?;
+            match self.read(|known| known.entries.own(&route)) {
+                Some(id) => return Ok(id),
+                None => self.add(side, &entry, false).await?,
+            }
+        }
+    }
+
+    /// Stores the markers of the queues that the request excludes, if there are shared routes.
+    pub(crate) async fn mark(&self, side: &Side, request: &ClaimRequest) -> Result<()> {
+        let markers = |known: &Known| known.entries.markers(request);
+        if self.read(markers).is_empty() {
+            return Ok(());
+        }
+        self.refresh(side).await?;
+        for marker in self.read(markers) {
+            // If another store was faster, the next claim tries again.
+            self.add(side, &marker, false).await?;
+            self.refresh(side).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores a new entry, unless another store has just stored the entry or another one with its
+    /// number. The caller must then read the routes.
+    async fn add(&self, side: &Side, entry: &RouteEntry, fair: bool) -> Result<()> {
+        let [queue, kind, capability, permit] = entry.texts();
+        let mut new = doc! {
+            "_id": self.last().number + 1,
+            "stamp": ObjectId::new(),
+            "queue": queue,
+            "kind": kind,
+            "capability": capability,
+            "permit": permit,
+        };
+        if fair {
+            new.insert("fair", true);
+        }
+        let new = RawDocumentBuf::try_from(&new)?;
+        match side.plain().insert_many(&side.routes, &[new]).await {
+            // A majority may not have the other route yet.
+            Err(failure) if failure.is_duplicate() => {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                Ok(())
+            }
+            added => added,
+        }
+    }
+
+    /// Returns whether the cache contains the entry of jobs with this route.
     pub(crate) fn is_known(&self, route: &Route) -> bool {
-        [false, true]
-            .into_iter()
-            .any(|fair| self.known_id(route, fair).is_some())
+        let is_known = |fair| self.read(|known| known.entries.place(route, fair).is_ok());
+        [false, true].into_iter().any(is_known)
     }
 
-    fn known_id(&self, route: &Route, fair: bool) -> Option<i32> {
-        self.read(|known| known.ids[usize::from(fair)].get(route).copied())
+    /// Returns the numbers of those of these routes that are for jobs with a fair key.
+    pub(crate) fn fair(&self, routes: impl Iterator<Item = i32>) -> BTreeSet<i32> {
+        self.read(|known| routes.filter(|id| known.entries.is_fair(*id)).collect())
     }
 
-    /// Returns the numbers of the cached routes of jobs with a fair key.
-    pub(crate) fn fair(&self) -> BTreeSet<i32> {
-        self.read(|known| known.fair.clone())
-    }
-
-    /// Returns the route with this number, if the cache contains it.
-    pub(crate) fn get(&self, id: i64) -> Option<Route> {
+    /// Returns the route of a job with this number, which may name its queue itself.
+    pub(crate) fn get(&self, id: i64, queue: Option<&str>) -> Option<Route> {
         let id = i32::try_from(id).ok()?;
-        self.read(|known| known.routes.get(&id).cloned())
+        self.read(|known| known.entries.route(id, queue))
     }
 
     /// Returns the route with the largest number that the cache has read.
@@ -245,19 +286,42 @@ impl Routes {
         self.last().number
     }
 
-    /// Returns the numbers of the cached routes for which `matches` returns true.
-    pub(crate) fn matching(&self, matches: impl Fn(&Route) -> bool) -> Vec<i32> {
+    /// Returns what a claim reads.
+    pub(crate) fn streams(&self, request: &ClaimRequest) -> Streams<i32> {
+        self.read(|known| known.entries.streams(request))
+    }
+
+    /// Returns the numbers of the routes of jobs that may match the filter. Returns `None` if the
+    /// filter selects neither by queue nor by kind.
+    pub(crate) fn filtered(&self, filter: &JobFilter) -> Option<Vec<i32>> {
+        self.read(|known| known.entries.filtered(filter))
+    }
+
+    /// Returns the cached routes of single queues, with their numbers.
+    pub(crate) fn of_queues(&self) -> Vec<(i32, Route)> {
         self.read(|known| {
-            let chosen = known.routes.iter().filter(|(_, route)| matches(route));
-            chosen.map(|(id, _)| *id).collect()
+            let routes = known.entries.routes();
+            routes.map(|(id, route)| (id, route.clone())).collect()
         })
     }
 
-    /// Returns the cached routes for which `matches` returns true, with their numbers.
-    pub(crate) fn chosen(&self, matches: impl Fn(&Route) -> bool) -> Vec<(i32, Route)> {
+    /// Returns whether the cache has shared routes.
+    pub(crate) fn has_shared(&self) -> bool {
+        self.read(|known| known.entries.shared().next().is_some())
+    }
+
+    /// Returns the queues that have a marker in the cache.
+    pub(crate) fn marked(&self) -> Vec<Name> {
+        self.read(|known| known.entries.marked().cloned().collect())
+    }
+
+    /// Returns the cached shared routes, each as the route of a job in this queue.
+    pub(crate) fn shared(&self, queue: &Name) -> Vec<(i32, Route)> {
         self.read(|known| {
-            let chosen = known.routes.iter().filter(|(_, route)| matches(route));
-            chosen.map(|(id, route)| (*id, route.clone())).collect()
+            let shared = known.entries.shared();
+            shared
+                .map(|(id, shared)| (id, shared.in_queue(queue.clone())))
+                .collect()
         })
     }
 
@@ -270,10 +334,10 @@ impl Routes {
     }
 }
 
-/// Reads a route from a document of the collection `routes`.
-fn route(row: &RawDocument) -> Result<Route> {
+/// Reads an entry from a document of the collection `routes`.
+fn entry(row: &RawDocument) -> Result<RouteEntry> {
     let text = |field| row::text(row, field).map(Option::unwrap_or_default);
-    Ok(Route::from_texts(
+    Ok(RouteEntry::from_texts(
         text("queue")?,
         text("kind")?,
         text("capability")?,

@@ -268,6 +268,12 @@ pub(crate) fn trace(row: &RawDocument) -> Read<Option<TraceContext>> {
     Ok(Some(TraceContext::from_stored(parent.to_owned(), state)))
 }
 
+/// Reads the queue that a job of a shared route names. If the field is no text, returns a text that
+/// is not a valid name.
+pub(crate) fn queue(row: &RawDocument) -> Option<&str> {
+    text(row, "queue").unwrap_or(Some("\0"))
+}
+
 /// Reads a job from a document of the collection `jobs`. `route` is the job's route.
 ///
 /// A partly damaged job is returned too, because operators must be able to inspect it. An

@@ -37,8 +37,15 @@ const STATE_INDEXES: [StateIndex; 4] = [
     },
 ];
 
-/// A state's code, a route's number, and the number of jobs with this state and route.
-pub(crate) type Counted = (i32, i32, u64);
+/// The number of jobs with this state, route and queue. Only the jobs of shared routes name a
+/// queue.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) state: i32,
+    pub(crate) route: i32,
+    pub(crate) queue: Option<String>,
+    pub(crate) jobs: u64,
+}
 
 impl MongoStore {
     /// Returns the ids of the jobs that match the filter, for one page.
@@ -47,8 +54,16 @@ impl MongoStore {
         filter: &JobFilter,
         page: &PageRequest,
     ) -> Result<Vec<JobId>> {
+        let select = || self.select_once(filter, page);
+        match by_route(filter) {
+            true => self.with_routes(select).await,
+            false => select().await,
+        }
+    }
+
+    async fn select_once(&self, filter: &JobFilter, page: &PageRequest) -> Result<Vec<JobId>> {
         let side = self.main();
-        let mut wanted = self.narrowed(filter).await?;
+        let mut wanted = self.narrowed(filter);
         let index = match Among::of(filter) {
             Among::Unfinished => {
                 let front = self.front(&wanted, page).await?;
@@ -123,9 +138,17 @@ impl MongoStore {
 
     /// Counts the jobs that match the filter, for each state. [count.filter]
     pub(crate) async fn count_matching(&self, filter: &JobFilter) -> Result<StateCounts> {
+        let count = || self.count_once(filter);
+        match by_route(filter) {
+            true => self.with_routes(count).await,
+            false => count().await,
+        }
+    }
+
+    async fn count_once(&self, filter: &JobFilter) -> Result<StateCounts> {
         let side = self.main();
         let states = filter.wanted_states();
-        let wanted = self.narrowed(filter).await?;
+        let wanted = self.narrowed(filter);
         let index = match Among::of(filter) {
             Among::Batch => Some("batch"),
             Among::Tagged => Some("tag"),
@@ -143,15 +166,15 @@ impl MongoStore {
             counted(&self.by_state(&wanted, &states, counting).await?)
         }?;
         let mut counts = StateCounts::new();
-        for (state, _, count) in counted {
+        for one in counted {
             *counts
-                .entry(JobState::from_code(state.into())?)
-                .or_default() += count;
+                .entry(JobState::from_code(one.state.into())?)
+                .or_default() += one.jobs;
         }
         Ok(counts)
     }
 
-    /// Counts all jobs, for each combination of state and route.
+    /// Counts all jobs, for each combination of state, route and queue.
     pub(crate) async fn count_routes(&self) -> Result<Vec<Counted>> {
         let rows = self.by_state(&doc! {}, &JobState::ALL, counting).await?;
         counted(&rows)
@@ -188,13 +211,36 @@ impl MongoStore {
         tx.finish(looked).await
     }
 
+    /// Runs a read of jobs by the routes in the cache. Repeats it if a route was added at the same
+    /// time: the read may have missed jobs that moved there from a shared route. [queue.separate]
+    pub(crate) async fn with_routes<T, F>(&self, read: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let (routes, side) = (self.routes(), self.main());
+        routes.refresh(side).await?;
+        loop {
+            let last = routes.last();
+            let found = read().await?;
+            if !routes.has_shared() {
+                return Ok(found);
+            }
+            routes.refresh(side).await?;
+            if routes.last() == last {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Converts the filter to a filter for the server.
-    async fn narrowed(&self, filter: &JobFilter) -> Result<Document> {
+    fn narrowed(&self, filter: &JobFilter) -> Document {
         let mut wanted = Document::new();
-        if filter.queue.is_some() || filter.kind.is_some() {
-            self.routes().refresh(self.main()).await?;
-            let routes = self.routes().matching(|route| filter.matches_route(route));
+        if let Some(routes) = self.routes().filtered(filter) {
             wanted.insert("route", doc! { "$in": routes });
+            if let Some(queue) = &filter.queue {
+                // Jobs of routes that are not shared name no queue.
+                wanted.insert("queue", doc! { "$in": [queue.as_str(), Bson::Null] });
+            }
         }
         if let Some(tag) = &filter.tag {
             wanted.insert("tags", tag.as_str());
@@ -206,8 +252,13 @@ impl MongoStore {
             let codes: Vec<i32> = filter.states.iter().map(|state| code(*state)).collect();
             wanted.insert("state", doc! { "$in": codes });
         }
-        Ok(wanted)
+        wanted
     }
+}
+
+/// Returns whether the filter selects jobs by their routes.
+fn by_route(filter: &JobFilter) -> bool {
+    filter.queue.is_some() || filter.kind.is_some()
 }
 
 /// Returns the sort order of the job ids on a page: 1 or -1.
@@ -232,7 +283,7 @@ pub(crate) fn behind(page: &PageRequest) -> Document {
 }
 
 fn counting(wanted: Document) -> Vec<Document> {
-    let group: Bson = doc! { "state": "$state", "route": "$route" }.into();
+    let group: Bson = doc! { "state": "$state", "route": "$route", "queue": "$queue" }.into();
     vec![
         doc! { "$match": wanted },
         doc! { "$group": { "_id": group, "count": { "$sum": 1_i64 } } },
@@ -245,7 +296,12 @@ fn counted(rows: &[RawDocumentBuf]) -> Result<Vec<Counted>> {
     for row in rows {
         let group = row.get_document("_id")?;
         if let (Ok(state), Ok(route)) = (row::count(group, "state"), row::count(group, "route")) {
-            counted.push((state, route, row::count(row, "count")?));
+            counted.push(Counted {
+                state,
+                route,
+                queue: row::queue(group).map(str::to_owned),
+                jobs: row::count(row, "count")?,
+            });
         }
     }
     Ok(counted)

@@ -149,7 +149,7 @@ impl MongoStore {
         let deadline = config.terms.deadline;
         let opening = async {
             let server = open::open(&pair.main, &config).await?;
-            let routes = Routes::new(&pair.outages);
+            let routes = Routes::new(&pair.outages, config.own_queues);
             routes.refresh(&pair.live).await?;
             Ok::<_, Failure>((server, routes))
         };

@@ -102,12 +102,11 @@ impl MysqlStore {
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         let sql = statements(&config.names, &config.clock);
-        let schema = config.settings.schema.clone();
         // Boxed, to keep the callers' futures small.
         let opening = Box::pin(async {
             let connections = connections(&config);
             let version = migrate::open(&connections.liveness, &sql, &config).await?;
-            SqlStore::open(connections, sql, schema, version, config.settings.deadline).await
+            SqlStore::open(connections, sql, version, &config.settings).await
         });
         let store = in_time("connect", config.settings.deadline, opening).await?;
         Ok(Self(Arc::new(Inside {

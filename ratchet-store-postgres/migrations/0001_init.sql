@@ -4,6 +4,8 @@
 
 -- The distinct (queue, kind, capability, permit), so that a job stores one small id for them.
 -- Jobs with a fair key have routes of their own (fair), so that other jobs cost nothing more.
+-- Jobs of shared queues have a route with the queue ''. A row with the kind '' is a marker: its
+-- queue is an own queue.
 -- Rows never change and are never deleted, since every process caches them. '' means no capability
 -- or no permit. A new id is one more than the largest, so ids commit in order and the largest
 -- reveals new routes. A process that caches routes uses the id and the stamp of one route to prove
@@ -28,7 +30,7 @@ CREATE TABLE {schema}.routes (
 -- permit, 256 has or had an expiry. claimed_at, last_report, node and cancel_requested belong to the
 -- current claim if the job is running, and otherwise remain from the last one. ran_for_us belongs
 -- to the claim that succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if
--- the job has no turn.
+-- the job has no turn. queue is NULL unless the job has a shared route.
 CREATE TABLE {schema}.jobs (
     id               uuid NOT NULL,
     run_at           bigint NOT NULL,
@@ -49,7 +51,8 @@ CREATE TABLE {schema}.jobs (
     node             uuid,
     fair_key         text COLLATE "C",
     fair_cost        integer,
-    turn             bigint
+    turn             bigint,
+    queue            text COLLATE "C"
 );
 
 -- The data of a job that the enqueue fixes; the id is the job's. Inserted once, then only read.
@@ -452,6 +455,10 @@ CREATE INDEX jobs_key ON {schema}.jobs (route, priority, fair_key, turn, id)
     WHERE state + 0 = 0 AND turn IS NOT NULL AND fair_key IS NOT NULL;
 CREATE INDEX jobs_asleep ON {schema}.jobs (route, run_at, id)
     WHERE state + 0 = 0 AND turn IS NULL AND fair_key IS NOT NULL;
+-- The claim order of the jobs of each shared queue. Jobs of own queues cost nothing here. The
+-- condition has state + 0 for the same reason.
+CREATE INDEX jobs_queue ON {schema}.jobs (queue, route, priority, run_at, id)
+    WHERE state + 0 = 0 AND queue IS NOT NULL;
 -- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
 CREATE INDEX jobs_running ON {schema}.jobs (node) WHERE state = 3;
 -- The holders of permits, counted by route. It costs nothing for other jobs.

@@ -1,7 +1,7 @@
 //! Loads the text of every statement. The comment of a statement names the contract clauses that it
 //! implements, and the tables and indexes that it reads.
 
-use ratchet_sql::{OwnStatements, PATIENCE, TurnStatements};
+use ratchet_sql::{OwnStatements, PATIENCE, QueueStatements, TurnStatements};
 
 use crate::dialect::Postgres;
 
@@ -66,6 +66,13 @@ impl OwnStatements<Postgres> for Own {
         Some(&self.enqueue_job)
     }
 
+    fn queues(&self) -> Option<QueueStatements<'_, Postgres>> {
+        Some(QueueStatements {
+            misplaced_jobs: &self.misplaced_jobs,
+            move_jobs: &self.move_jobs,
+        })
+    }
+
     fn turns(&self) -> Option<TurnStatements<'_, Postgres>> {
         Some(TurnStatements {
             lock_routes: &self.lock_routes,
@@ -87,7 +94,7 @@ ratchet_sql::dialect_statements! { Postgres;
     signals: ;
     locks: own_session rebind_locks;
     nodes: await_label;
-    queues: await_claims notify_queues;
+    queues: misplaced_jobs move_jobs await_claims notify_queues;
     permits: ;
     recurring: ;
     archive: ;

@@ -110,7 +110,6 @@ impl PostgresStore {
 
     pub(crate) async fn open(config: Config) -> Result<Self> {
         let sql = statements(&config.settings.schema, &config.clock);
-        let schema = &config.settings.schema;
         // Boxed, to keep the callers' futures small.
         let opening = Box::pin(async {
             let connections = connections(&config).await?;
@@ -127,13 +126,7 @@ impl PostgresStore {
             }
             pooler::check_statements(pool).await?;
             let beside = liveness.connector().beside.clone();
-            let store = SqlStore::open(
-                connections,
-                sql,
-                schema.clone(),
-                version,
-                config.settings.deadline,
-            );
+            let store = SqlStore::open(connections, sql, version, &config.settings);
             Ok((store.await?, beside))
         });
         let (store, beside) = in_time("connect", config.settings.deadline, opening).await?;

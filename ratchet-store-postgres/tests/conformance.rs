@@ -44,6 +44,8 @@ impl Restart for PostgresFixture {}
 impl Fixture for PostgresFixture {
     async fn open(&self) -> Result<SharedStore, BoxError> {
         let builder = self.0.builder().clock_table("test_clock");
+        // So that the queues of most cases and histories share their routes.
+        let builder = builder.own_queues(2);
         Ok(Arc::new(builder.connect().await?))
     }
 

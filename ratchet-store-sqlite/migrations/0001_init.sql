@@ -4,6 +4,8 @@
 
 -- The distinct (queue, kind, capability, permit), so that a job carries one small number for them.
 -- Jobs with a fair key have routes of their own (fair), so that others pay nothing for turns.
+-- Jobs of shared queues have a route with the queue ''. A row with the kind '' is a marker: its
+-- queue is an own queue.
 -- Rows are never changed or deleted: every process caches them. '' is no capability, and no permit.
 -- A process that keeps routes in memory proves with the number and the stamp of the last one that the
 -- database is still the one it read them from: a restored one may have given the number to another
@@ -27,6 +29,7 @@ CREATE TABLE ratchet_routes (
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 -- fair_key and fair_cost are null without a fair key. turn is null if the job has no turn.
+-- queue is null unless the job has a shared route.
 CREATE TABLE ratchet_jobs (
     id               BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     state            INTEGER NOT NULL CHECK (state BETWEEN 0 AND 6),
@@ -48,7 +51,8 @@ CREATE TABLE ratchet_jobs (
     node             BLOB CHECK (length(node) = 16),
     fair_key         TEXT,
     fair_cost        INTEGER,
-    turn             INTEGER
+    turn             INTEGER,
+    queue            TEXT
 ) STRICT, WITHOUT ROWID;
 
 -- The claim order inside one route and priority; finished and running jobs are not on it.
@@ -61,6 +65,9 @@ CREATE INDEX ratchet_jobs_key ON ratchet_jobs (route, priority, fair_key, turn, 
     WHERE state = 0 AND turn IS NOT NULL;
 CREATE INDEX ratchet_jobs_asleep ON ratchet_jobs (route, run_at, id)
     WHERE state = 0 AND turn IS NULL AND fair_key IS NOT NULL;
+-- The claim order of the jobs of each shared queue. Jobs of own queues cost nothing here.
+CREATE INDEX ratchet_jobs_queue ON ratchet_jobs (queue, route, priority, run_at, id)
+    WHERE state = 0 AND queue IS NOT NULL;
 -- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
 CREATE INDEX ratchet_jobs_running ON ratchet_jobs (node, id, route) WHERE state = 3;
 -- The holders of permits, which are counted by route. Other jobs pay nothing for it.

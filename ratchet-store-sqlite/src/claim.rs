@@ -9,9 +9,10 @@ use ratchet_core::permit::Budget;
 use ratchet_core::priority::{Choice, merge_decided};
 use ratchet_core::time::from_millis;
 use ratchet_core::{
-    ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route, StoreErrorKind,
+    ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route, Selection,
+    StoreErrorKind,
 };
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{CachedStatement, OptionalExtension, Row, Rows, params};
 
 use crate::error::{Failure, Result};
 use crate::expiry;
@@ -22,19 +23,30 @@ use crate::request::Work;
 use crate::routes::json_of;
 use crate::row;
 use crate::settle::{Ended, end_claim};
-use crate::statements::{Connection, SQL};
+use crate::statements::{Connection, SQL, Statement};
 
-/// Returns whether a claim would find no job. The function only reads, so it needs no write lock.
+/// Returns whether a claim would write nothing. The function only reads, so it needs no write lock.
 pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<bool> {
-    let Some(wanted) = Wanted::of(work, request)? else {
-        return Ok(true);
-    };
-    let mut statement = work.conn.prepare_cached(&SQL.claim_streams)?;
-    Ok(!statement.exists(params![wanted.ids, work.now, request.node.as_bytes()])?)
+    if !work.routes.known(work.conn)?.markers(request).is_empty() {
+        return Ok(false);
+    }
+    let wanted = Wanted::of(work, request)?;
+    for search in wanted.searches() {
+        let mut statement = work.conn.prepare_cached(search.statement)?;
+        let mut rows = search.rows(&mut statement, work.now, request)?;
+        if rows.next()?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Claims up to `request.limit` due jobs, in claim order.
 pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<ClaimedJob>> {
+    let markers = work.routes.known(work.conn)?.markers(request);
+    for marker in markers {
+        work.routes.add(work.conn, marker, false)?;
+    }
     let mut claimed = Vec::new();
     // The loop runs more than once only if some jobs could not be read. Such jobs become failed, so
     // they are not found again.
@@ -58,8 +70,13 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
 
 /// The routes from which a claim takes jobs.
 struct Wanted {
-    /// Ids of the routes, as a JSON array for the SQL function `json_each`.
-    ids: String,
+    /// Ids of the routes of single queues, as a JSON array for the SQL function `json_each`. `None`
+    /// if there are none.
+    own: Option<String>,
+    /// Ids of the shared routes, in the same way.
+    shared: Option<String>,
+    /// The queues whose jobs of the shared routes the claim takes.
+    queues: Queues,
     /// Whether any of the routes is for jobs with a fair key.
     fair: bool,
     /// The routes whose jobs need a permit, by id.
@@ -70,29 +87,98 @@ struct Wanted {
 
 impl Wanted {
     /// Returns the routes that match the request. If jobs of a route need a permit and no such
-    /// permit is free, omits the route. Returns `None` if no route remains.
-    fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Option<Self>> {
-        let matching = work
-            .routes
-            .matching(work.conn, |route| route.matches(request))?;
-        let budget = permits::budget(work.conn, matching.iter().map(|(_, route)| *route))?;
+    /// permit is free, omits the route.
+    fn of(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Self> {
+        let known = work.routes.known(work.conn)?;
+        let streams = known.streams(request);
+        let budget = permits::budget(work.conn, streams.own.iter().map(|(_, route)| route))?;
         let (mut ids, mut permitted) = (Vec::new(), HashMap::new());
-        for (id, route) in matching {
-            match budget.rest(route) {
+        for (id, route) in streams.own {
+            match budget.rest(&route) {
                 Some(0) => continue,
                 Some(_) => {
-                    permitted.insert(id, route.clone());
+                    permitted.insert(id, route);
                 }
                 None => {}
             }
             ids.push(id);
         }
-        Ok((!ids.is_empty()).then(|| Self {
-            fair: ids.iter().any(|id| work.routes.is_fair(*id)),
-            ids: json_of(ids.into_iter()),
+        let json = |ids: Vec<i64>| (!ids.is_empty()).then(|| json_of(ids.into_iter()));
+        Ok(Self {
+            fair: ids.iter().any(|id| known.is_fair(*id)),
+            own: json(ids),
+            shared: json(streams.shared.into_iter().map(|(id, _)| id).collect()),
+            queues: Queues::of(&streams.queues)?,
             permitted,
             budget,
-        }))
+        })
+    }
+
+    /// Returns the searches for streams that have due jobs.
+    fn searches(&self) -> impl Iterator<Item = Search<'_>> {
+        let own = self.own.as_deref().map(|routes| Search {
+            statement: &SQL.claim_streams,
+            routes,
+            queues: None,
+        });
+        let shared = self.shared.as_deref().map(|routes| match &self.queues {
+            Queues::Only(queues) => Search {
+                statement: &SQL.claim_queue_streams,
+                routes,
+                queues: Some(queues),
+            },
+            Queues::Except(queues) => Search {
+                statement: &SQL.claim_shared_streams,
+                routes,
+                queues: Some(queues),
+            },
+        });
+        own.into_iter().chain(shared)
+    }
+}
+
+/// A selection of queues, as a JSON array for the SQL function `json_each`.
+enum Queues {
+    Only(String),
+    Except(String),
+}
+
+impl Queues {
+    fn of(selection: &Selection) -> Result<Self> {
+        let json = |queues: &[Name]| {
+            let queues: Vec<&str> = queues.iter().map(Name::as_str).collect();
+            serde_json::to_string(&queues)
+                .map_err(|error| InvalidInput::new("queue", error.to_string()))
+        };
+        Ok(match selection {
+            Selection::All => Self::Except(json(&[])?),
+            Selection::Except(queues) => Self::Except(json(queues)?),
+            Selection::Only(queues) => Self::Only(json(queues)?),
+        })
+    }
+}
+
+/// A search for the streams of some routes that have due jobs.
+struct Search<'a> {
+    statement: &'static Statement,
+    /// Ids of the routes, as a JSON array.
+    routes: &'a str,
+    /// The third parameter of the statement after the routes, if it has one.
+    queues: Option<&'a str>,
+}
+
+impl Search<'_> {
+    fn rows<'s>(
+        &self,
+        statement: &'s mut CachedStatement<'_>,
+        now: i64,
+        request: &ClaimRequest,
+    ) -> Result<Rows<'s>> {
+        let node = request.node.as_bytes();
+        Ok(match self.queues {
+            None => statement.query(params![self.routes, now, node])?,
+            Some(queues) => statement.query(params![self.routes, now, node, queues])?,
+        })
     }
 }
 
@@ -104,40 +190,46 @@ fn choose(
     limit: usize,
 ) -> Result<(Vec<JobId>, Places)> {
     let mut places = Places::default();
-    let Some(mut wanted) = Wanted::of(work, request)? else {
-        return Ok((Vec::new(), places));
-    };
-    if wanted.fair {
-        fair::wake(work, &wanted.ids)?;
+    let mut wanted = Wanted::of(work, request)?;
+    if let Some(own) = wanted.own.as_deref().filter(|_| wanted.fair) {
+        fair::wake(work, own)?;
     }
-    let mut statement = work.conn.prepare_cached(&SQL.claim_streams)?;
-    let mut rows = statement.query(params![wanted.ids, work.now, request.node.as_bytes()])?;
     let mut routes: Vec<i64> = Vec::new();
     let mut streams = Vec::new();
     let limited = Limited::default();
-    while let Some(row) = rows.next()? {
-        let (route, level) = (row.get(0)?, row.get(1)?);
-        routes.push(route);
-        let has_limits: bool = row.get(5)?;
-        // The first job of a stream of turns is not the one that is due first.
-        let (last, read) = if row.get(4)? {
-            (Last::Turn(i64::MIN, String::new(), NO_JOB), VecDeque::new())
-        } else {
-            let head = (row.get(2)?, row::job_id(row, 3)?);
-            (Last::Due(head.0, head.1), VecDeque::from([head]))
-        };
-        let stream = Stream {
-            conn: work.conn,
-            now: work.now,
-            route,
-            level,
-            chunk: 0,
-            last,
-            read,
-            ended: false,
-            limited: has_limits.then_some(&limited),
-        };
-        streams.push((Priority::from_level(level)?, stream));
+    for search in wanted.searches() {
+        let mut statement = work.conn.prepare_cached(search.statement)?;
+        let mut rows = search.rows(&mut statement, work.now, request)?;
+        while let Some(row) = rows.next()? {
+            let (route, level) = (row.get(0)?, row.get(1)?);
+            routes.push(route);
+            let part = match (search.queues, &wanted.queues) {
+                (None, _) => Part::Own,
+                (Some(except), Queues::Except(_)) => Part::Except(except.to_owned()),
+                (Some(_), Queues::Only(_)) => Part::Queue(row.get(4)?),
+            };
+            let has_limits = matches!(part, Part::Own) && row.get(5)?;
+            // The first job of a stream of turns is not the one that is due first.
+            let (last, read) = if matches!(part, Part::Own) && row.get(4)? {
+                (Last::Turn(i64::MIN, String::new(), NO_JOB), VecDeque::new())
+            } else {
+                let head = (row.get(2)?, row::job_id(row, 3)?);
+                (Last::Due(head.0, head.1), VecDeque::from([head]))
+            };
+            let stream = Stream {
+                conn: work.conn,
+                now: work.now,
+                route,
+                part,
+                level,
+                chunk: 0,
+                last,
+                read,
+                ended: false,
+                limited: has_limits.then_some(&limited),
+            };
+            streams.push((Priority::from_level(level)?, stream));
+        }
     }
     // The first chunk of each stream is its share of the limit. If more of its jobs are needed,
     // later chunks are larger.
@@ -154,19 +246,19 @@ fn choose(
         let key = limited.borrow().get(&id).map(|(key, _)| key.clone());
         let queue = match &key {
             None => None,
-            Some(_) => work.routes.get(conn, routes[stream])?,
+            Some(_) => work.routes.get(conn, routes[stream], None)?,
         };
-        let admission = match (queue.map(|route| route.queue.clone()), key) {
+        let choice = match (queue.map(|route| route.queue), key) {
             (Some(queue), Some(key)) => {
                 let free = || fair_limits::free_places(work, &queue, &key);
                 places.admit(id, (&queue, &key), free)?
             }
             _ => Choice::Take,
         };
-        if let Some(route) = permitted.filter(|_| admission == Choice::Take) {
+        if let Some(route) = permitted.filter(|_| choice == Choice::Take) {
             wanted.budget.take(route);
         }
-        Ok(admission)
+        Ok(choice)
     };
     let chosen = merge_decided(streams, request.aging, now, limit, decide)?;
     let mut park = conn.prepare_cached(&SQL.give_turn)?;
@@ -187,6 +279,7 @@ struct Stream<'a> {
     conn: Connection<'a>,
     now: i64,
     route: i64,
+    part: Part,
     level: i64,
     /// Number of jobs in the next chunk.
     chunk: usize,
@@ -195,6 +288,17 @@ struct Stream<'a> {
     ended: bool,
     /// Where to note the fair keys of the jobs that are read.
     limited: Option<&'a Limited>,
+}
+
+/// The jobs of a route that are in a stream.
+enum Part {
+    /// All jobs. The route belongs to one queue.
+    Own,
+    /// All jobs of a shared route, except those of paused queues and of these queues (a JSON
+    /// array).
+    Except(String),
+    /// The jobs of one queue in a shared route.
+    Queue(String),
 }
 
 /// The place of the last job that was read of a stream.
@@ -215,15 +319,19 @@ impl Stream<'_> {
         let mut statement;
         let mut rows = match &self.last {
             Last::Due(run_at, id) => {
-                statement = self.conn.prepare_cached(&SQL.claim_due)?;
-                statement.query(params![
-                    route,
-                    level,
-                    self.now,
-                    run_at,
-                    id.as_bytes(),
-                    chunk
-                ])?
+                let (now, id) = (self.now, id.as_bytes());
+                let (sql, queues) = match &self.part {
+                    Part::Own => (&SQL.claim_due, None),
+                    Part::Except(queues) => (&SQL.claim_shared_due, Some(queues)),
+                    Part::Queue(queue) => (&SQL.claim_queue_due, Some(queue)),
+                };
+                statement = self.conn.prepare_cached(sql)?;
+                match queues {
+                    None => statement.query(params![route, level, now, run_at, id, chunk])?,
+                    Some(queues) => {
+                        statement.query(params![route, level, now, run_at, id, chunk, queues])?
+                    }
+                }
             }
             Last::Turn(turn, key, id) => {
                 statement = self.conn.prepare_cached(&SQL.claim_turns)?;
@@ -322,8 +430,8 @@ fn decode(
     id: JobId,
     request: &ClaimRequest,
 ) -> Result<Result<ClaimedJob, InvalidInput>> {
-    let route = row.get(1)?;
-    let Some(route) = work.routes.get(work.conn, route)?.cloned() else {
+    let queue = row::queue(row, 17);
+    let Some(route) = work.routes.get(work.conn, row.get(1)?, queue)? else {
         return Ok(Err(InvalidInput::new("route", "is missing")));
     };
     let read = || {

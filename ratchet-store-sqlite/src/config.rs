@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ratchet_core::dictionary::OWN_QUEUES;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::store::Checked;
 use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
@@ -64,6 +65,7 @@ pub struct Builder {
     max_pages: Option<u32>,
     migrate: bool,
     clock: Clock,
+    own_queues: usize,
 }
 
 impl Builder {
@@ -76,6 +78,7 @@ impl Builder {
             max_pages: None,
             migrate: true,
             clock: Clock::Database,
+            own_queues: OWN_QUEUES,
         }
     }
 
@@ -118,6 +121,14 @@ impl Builder {
     /// Makes the store read the time from this clock instead of the database's clock. For tests.
     pub fn manual_clock(mut self, clock: ManualClock) -> Self {
         self.clock = Clock::Manual(clock);
+        self
+    }
+
+    /// Sets the number of queues that have routes of their own because they were used first,
+    /// instead of [`OWN_QUEUES`]. For tests.
+    #[doc(hidden)]
+    pub fn own_queues(mut self, queues: usize) -> Self {
+        self.own_queues = queues;
         self
     }
 
@@ -209,6 +220,7 @@ impl Builder {
             max_pages: self.max_pages,
             migrate: self.migrate,
             clock: self.clock,
+            own_queues: self.own_queues,
         })
     }
 }
@@ -223,6 +235,7 @@ pub(crate) struct Config {
     pub(crate) max_pages: Option<u32>,
     pub(crate) migrate: bool,
     pub(crate) clock: Clock,
+    pub(crate) own_queues: usize,
 }
 
 /// The location of the database.

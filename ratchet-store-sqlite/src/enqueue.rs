@@ -149,7 +149,8 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
 fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Result<bool> {
     let (id, spec) = (job.id(), job.spec());
     let fair = spec.fair_key.as_ref();
-    let route = work.routes.id_of(work.conn, &spec.route, fair.is_some())?;
+    let place = work.routes.place(work.conn, &spec.route, fair.is_some())?;
+    let route = place.id;
     let queue = spec.route.queue.as_str();
     let lane = spec.lane.as_ref().map(Name::as_str);
     let state = match lane {
@@ -183,6 +184,7 @@ fn enqueue_one(work: &mut Work<'_>, insert: &mut Insert<'_>, job: &NewJob) -> Re
         fair.map(|key| key.name().as_str()),
         fair.map(FairKey::cost),
         turn,
+        place.shared.then_some(queue),
     ])?;
     if stored == 0 {
         return Ok(false);

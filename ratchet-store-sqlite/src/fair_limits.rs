@@ -53,10 +53,8 @@ fn set(work: &mut Work<'_>, scope: &FairScope, max: Option<u32>) -> Inner<Change
         return Ok(Changed::Unchanged);
     }
     let mut unpark = work.conn.prepare_cached(&SQL.unpark_route)?;
-    let routes = work
-        .routes
-        .matching(work.conn, |route| scope.has_queue(&route.queue))?;
-    for (route, _) in routes {
+    let routes = work.routes.known(work.conn)?.routes();
+    for (route, _) in routes.filter(|(_, route)| scope.has_queue(&route.queue)) {
         unpark.execute(params![route, key])?;
     }
     Ok(Changed::Changed)
@@ -97,10 +95,9 @@ impl Place {
         let Some(max) = limits.of(queue, key) else {
             return Ok(None);
         };
-        let routes = work
-            .routes
-            .matching(work.conn, |route| route.queue == *queue)?;
-        let routes = json_of(routes.into_iter().map(|(id, _)| id));
+        let routes = work.routes.known(work.conn)?.routes();
+        let routes = routes.filter(|(_, route)| route.queue == *queue);
+        let routes = json_of(routes.map(|(id, _)| id));
         let mut count = work.conn.prepare_cached(&SQL.count_running_key)?;
         let running = count.query_row(params![routes, key.as_str()], |row| row.get::<_, i64>(0))?;
         Ok(Some(Self {
@@ -133,8 +130,8 @@ pub(crate) fn note_place_of(work: &Work<'_>, job: JobId) -> Inner<()> {
 /// `[fair.limit.wait]`
 pub(crate) fn fill_places(work: &mut Work<'_>) -> Inner<()> {
     for (route, key) in work.freed.take() {
-        let queue = work.routes.get(work.conn, route)?;
-        let queue = queue.map(|route| route.queue.clone());
+        let queue = work.routes.get(work.conn, route, None)?;
+        let queue = queue.map(|route| route.queue);
         let (Some(queue), Ok(key)) = (queue, Name::new("fair_key", key)) else {
             continue;
         };

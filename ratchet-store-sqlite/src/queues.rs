@@ -63,6 +63,41 @@ impl QueueStore for SqliteStore {
         })
         .await
     }
+
+    async fn separate_queues(&self, limit: usize) -> Result<u64> {
+        self.write_unless(
+            "separate_queues",
+            |work| Ok(misplaced(work)?.is_empty().then_some(0)),
+            move |work| separate(work, limit),
+        )
+        .await
+    }
+}
+
+/// Returns the queues whose pending jobs must move to routes of their own, each with one of the
+/// shared routes that the jobs have now.
+fn misplaced(work: &Work<'_>) -> crate::error::Result<Vec<(String, i64)>> {
+    let mut find = work.conn.prepare_cached(&SQL.misplaced_jobs)?;
+    let found = find.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+fn separate(work: &mut Work<'_>, limit: usize) -> crate::error::Result<u64> {
+    let mut moved = 0;
+    for (queue, shared) in misplaced(work)? {
+        let left = limit.saturating_sub(moved);
+        if left == 0 {
+            break;
+        }
+        let Some(route) = work.routes.get(work.conn, shared, Some(&queue))? else {
+            continue;
+        };
+        let own = work.routes.own(work.conn, route)?;
+        let left = i64::try_from(left).unwrap_or(i64::MAX);
+        let mut statement = work.conn.prepare_cached(&SQL.move_jobs)?;
+        moved += statement.execute(params![queue, shared, own, left])?;
+    }
+    Ok(moved as u64)
 }
 
 fn due(work: &mut Work<'_>, within: i64) -> crate::error::Result<Vec<DueRoute>> {
@@ -70,8 +105,9 @@ fn due(work: &mut Work<'_>, within: i64) -> crate::error::Result<Vec<DueRoute>> 
     let mut rows = statement.query([work.now.saturating_add(within)])?;
     let mut due = Vec::new();
     while let Some(row) = rows.next()? {
-        if let Some(route) = work.routes.get(work.conn, row.get(0)?)? {
-            let route = DueRoute::at(route.clone(), row.get(1)?, row.get(3)?, work.now);
+        let queue = row::queue(row, 4);
+        if let Some(route) = work.routes.get(work.conn, row.get(0)?, queue)? {
+            let route = DueRoute::at(route, row.get(1)?, row.get(3)?, work.now);
             due.push(route.kind_paused(row.get(2)?));
         }
     }
@@ -85,9 +121,10 @@ fn list(work: &mut Work<'_>) -> crate::error::Result<Vec<QueueInfo>> {
     let mut rows = statement.query([])?;
     let mut counts = Vec::new();
     while let Some(row) = rows.next()? {
-        if let Some(route) = work.routes.get(work.conn, row.get(0)?)? {
-            let state = JobState::from_code(row.get(1)?)?;
-            counts.push((route.queue.clone(), state, row::number(row, 2, "count")?));
+        let queue = row::queue(row, 1);
+        if let Some(route) = work.routes.get(work.conn, row.get(0)?, queue)? {
+            let state = JobState::from_code(row.get(2)?)?;
+            counts.push((route.queue, state, row::number(row, 3, "count")?));
         }
     }
     Ok(QueueInfo::collect(&pauses, counts))

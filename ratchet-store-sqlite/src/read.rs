@@ -30,7 +30,8 @@ pub(crate) fn get(
             let Some(row) = rows.next()? else {
                 return Ok(None);
             };
-            let route = work.routes.get(work.conn, row.get(2)?)?.cloned();
+            let queue = row::queue(row, 35);
+            let route = work.routes.get(work.conn, row.get(2)?, queue)?;
             let mut job = route.map(|route| row::job_record(row, route));
             if let Some(Ok(found)) = &mut job {
                 found.expires_at = expiry::of(work.conn, *id, row::flags(row, 32)?)?;
@@ -78,12 +79,13 @@ pub(crate) fn select(
         i64::try_from(page.limit).unwrap_or(i64::MAX),
     );
     let Narrowed { mask, routes } = narrowed;
+    let queue = filter.queue.as_ref().map(Name::as_str);
     let id = |row: &rusqlite::Row<'_>| row::job_id(row, 0);
     if among == Among::Unfinished {
         let sql = in_order(&SQL.list_front_oldest, &SQL.list_front_newest);
         let mut front = work.conn.prepare_cached(sql)?;
         let look_at = i64::try_from(Among::front(page.limit)).unwrap_or(i64::MAX);
-        let found = front.query_map(params![mask, routes, after, rows, look_at], id)?;
+        let found = front.query_map(params![mask, routes, after, rows, look_at, queue], id)?;
         let found = found.collect::<rusqlite::Result<Vec<JobId>>>()?;
         if found.len() == page.limit {
             return Ok(found);
@@ -93,14 +95,14 @@ pub(crate) fn select(
     let tag = filter.tag.as_ref().map(Name::as_str);
     let ids: rusqlite::Result<_> = match (&filter.batch, tag) {
         (None, None) => statement
-            .query_map(params![mask, routes, after, rows], id)?
+            .query_map(params![mask, routes, after, rows, queue], id)?
             .collect(),
         (None, Some(tag)) => statement
-            .query_map(params![mask, routes, after, rows, tag], id)?
+            .query_map(params![mask, routes, after, rows, tag, queue], id)?
             .collect(),
         (Some(batch), tag) => statement
             .query_map(
-                params![mask, routes, after, rows, batch.as_bytes(), tag],
+                params![mask, routes, after, rows, batch.as_bytes(), tag, queue],
                 id,
             )?
             .collect(),
@@ -116,15 +118,18 @@ pub(crate) fn count(work: &mut Work<'_>, filter: &JobFilter) -> Result<StateCoun
     };
     let Narrowed { mask, routes } = narrowed;
     let tag = filter.tag.as_ref().map(Name::as_str);
+    let queue = filter.queue.as_ref().map(Name::as_str);
     let mut statement = work.conn.prepare_cached(match (&filter.batch, tag) {
         (Some(_), _) => &SQL.count_batch,
         (None, Some(_)) => &SQL.count_tagged,
         (None, None) => &SQL.count_matching,
     })?;
     let mut rows = match (&filter.batch, tag) {
-        (None, None) => statement.query(params![mask, routes])?,
-        (None, Some(tag)) => statement.query(params![mask, routes, tag])?,
-        (Some(batch), tag) => statement.query(params![mask, routes, batch.as_bytes(), tag])?,
+        (None, None) => statement.query(params![mask, routes, queue])?,
+        (None, Some(tag)) => statement.query(params![mask, routes, tag, queue])?,
+        (Some(batch), tag) => {
+            statement.query(params![mask, routes, batch.as_bytes(), tag, queue])?
+        }
     };
     while let Some(row) = rows.next()? {
         let state = JobState::from_code(row.get(0)?)?;
@@ -144,17 +149,13 @@ struct Narrowed {
 impl Narrowed {
     /// Converts the filter. Returns `None` if no stored route matches the filter.
     fn by(work: &mut Work<'_>, filter: &JobFilter) -> Result<Option<Self>> {
-        let any_route = filter.queue.is_none() && filter.kind.is_none();
-        let routes = work
-            .routes
-            .matching(work.conn, |route| filter.matches_route(route))?;
-        if routes.is_empty() && !any_route {
+        let routes = work.routes.known(work.conn)?.filtered(filter);
+        if routes.as_ref().is_some_and(Vec::is_empty) {
             return Ok(None);
         }
-        let ids = routes.into_iter().map(|(id, _)| id);
         Ok(Some(Self {
             mask: mask_of(&filter.wanted_states()),
-            routes: (!any_route).then(|| json_of(ids)),
+            routes: routes.map(|ids| json_of(ids.into_iter())),
         }))
     }
 }

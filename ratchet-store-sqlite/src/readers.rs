@@ -13,6 +13,7 @@ use crate::connection::{open_reader, wait_until};
 use crate::error::Result;
 use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
+use crate::routes::Routes;
 use crate::writer::{end_of, spawn};
 
 /// Number of threads that read. There are two, so that one long listing does not delay short reads.
@@ -46,7 +47,8 @@ impl Readers {
                 wait_until(time::monotonic() + config.busy_timeout);
                 match open_reader(&config) {
                     Ok(conn) => {
-                        let session = Session::new(conn, config.clock, Arc::default());
+                        let routes = Routes::new(config.own_queues);
+                        let session = Session::new(conn, config.clock, routes, Arc::default());
                         if opened.send(Ok(())).is_ok() {
                             serve(session, &queue);
                         }

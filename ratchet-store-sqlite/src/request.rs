@@ -79,11 +79,16 @@ impl<'a> Work<'a> {
 }
 
 impl Session {
-    pub(crate) fn new(conn: rusqlite::Connection, clock: Clock, appended: Arc<AtomicI64>) -> Self {
+    pub(crate) fn new(
+        conn: rusqlite::Connection,
+        clock: Clock,
+        routes: Routes,
+        appended: Arc<AtomicI64>,
+    ) -> Self {
         Self {
             conn,
             clock,
-            routes: Routes::default(),
+            routes,
             synchronous: None,
             appended,
         }

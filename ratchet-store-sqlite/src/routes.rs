@@ -1,8 +1,7 @@
-//! The cache of routes. The row of a job contains only the id of its route.
-
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+//! The cache of the dictionary of routes. The row of a job contains only the id of its route.
 
 use ratchet_core::Route;
+use ratchet_core::dictionary::{Dictionary, Place, RouteEntry};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
@@ -16,13 +15,9 @@ use crate::statements::{Connection, SQL};
 /// The cache can become outdated in three ways. Another process may add routes, a restore may
 /// replace the database, or this connection may roll back new routes. So each request compares the
 /// last route before it uses the cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Routes {
-    known: BTreeMap<i64, Route>,
-    /// The ids of the routes for jobs with a fair key.
-    fair: BTreeSet<i64>,
-    /// The ids of each route, for jobs without and for jobs with a fair key.
-    ids: HashMap<Route, [Option<i64>; 2]>,
+    known: Dictionary<i64>,
     /// Id and stamp of the last route that was read. If this route could not be decoded, it is not
     /// in `known`.
     last: Mark,
@@ -40,9 +35,21 @@ pub(crate) fn json_of(ids: impl Iterator<Item = i64>) -> String {
 }
 
 impl Routes {
+    /// Creates an empty cache. `own_queues` is the number of queues that get routes of their own
+    /// because they were used first.
+    pub(crate) fn new(own_queues: usize) -> Self {
+        Self {
+            known: Dictionary::new(own_queues),
+            last: Mark::default(),
+            compared: false,
+        }
+    }
+
     /// Clears the cache.
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        self.known.clear();
+        self.last = Mark::default();
+        self.compared = false;
     }
 
     /// Starts a new request. The next use of the cache compares the last route again.
@@ -50,12 +57,12 @@ impl Routes {
         self.compared = false;
     }
 
-    /// Reads the routes that were stored since the last refresh. If the last known route is not
-    /// stored any more, clears the cache and reads all routes. Does nothing if the current request
-    /// has already done this.
-    fn refresh(&mut self, conn: Connection<'_>) -> Result<()> {
+    /// Returns the cached routes. First reads the routes that were stored since the last refresh.
+    /// If the last known route is not stored any more, clears the cache and reads all routes. Reads
+    /// nothing if the current request has already done this.
+    pub(crate) fn known(&mut self, conn: Connection<'_>) -> Result<&Dictionary<i64>> {
         if self.compared {
-            return Ok(());
+            return Ok(&self.known);
         }
         let last = conn
             .prepare_cached(&SQL.last_route)?
@@ -66,7 +73,7 @@ impl Routes {
             self.load(conn)?;
         }
         self.compared = true;
-        Ok(())
+        Ok(&self.known)
     }
 
     /// Reads the last known route and all routes after it. Returns false if the last known route is
@@ -79,6 +86,8 @@ impl Routes {
             let mark = (row.get(0)?, row.get(1)?);
             if mark == self.last {
                 goes_on = true;
+                // The cache has this route.
+                continue;
             }
             if !goes_on {
                 break;
@@ -89,10 +98,8 @@ impl Routes {
                 Ok::<_, rusqlite::Error>(value.as_str().unwrap_or("\0"))
             };
             let id = mark.0;
-            match Route::from_texts(text(2)?, text(3)?, text(4)?, text(5)?) {
-                Ok(route) => {
-                    self.add(id, route, row.get(6)?);
-                }
+            match RouteEntry::from_texts(text(2)?, text(3)?, text(4)?, text(5)?) {
+                Ok(entry) => self.known.add(id, entry, row.get(6)?),
                 Err(error) => tracing::warn!(route = id, %error, "skipped a stored route that \
                     cannot be read"),
             }
@@ -101,55 +108,55 @@ impl Routes {
         Ok(goes_on)
     }
 
-    fn add(&mut self, id: i64, route: Route, fair: bool) {
-        self.ids.entry(route.clone()).or_default()[usize::from(fair)] = Some(id);
-        self.known.insert(id, route);
-        if fair {
-            self.fair.insert(id);
-        }
-    }
-
-    /// Returns whether a cached route is for jobs with a fair key.
-    pub(crate) fn is_fair(&self, id: i64) -> bool {
-        self.fair.contains(&id)
-    }
-
-    /// Returns the id of a route for jobs without a fair key, or for jobs with one. Stores the
-    /// route first if it is new.
-    pub(crate) fn id_of(&mut self, conn: Connection<'_>, route: &Route, fair: bool) -> Result<i64> {
-        self.refresh(conn)?;
-        if let Some(id) = self.ids.get(route).and_then(|ids| ids[usize::from(fair)]) {
-            return Ok(id);
-        }
-        let texts = params![
-            route.queue.as_str(),
-            route.kind.as_str(),
-            route.capability_text(),
-            route.permit_text(),
-            fair,
-        ];
-        self.last = conn
-            .prepare_cached(&SQL.add_route)?
-            .query_row(texts, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let id = self.last.0;
-        self.add(id, route.clone(), fair);
-        Ok(id)
-    }
-
-    /// Returns the route with this id. Returns `None` if the route is not stored or cannot be read.
-    pub(crate) fn get(&mut self, conn: Connection<'_>, id: i64) -> Result<Option<&Route>> {
-        self.refresh(conn)?;
-        Ok(self.known.get(&id))
-    }
-
-    /// Returns the stored routes for which `matches` returns true, with their ids.
-    pub(crate) fn matching(
+    /// Returns the entry of a job with this route, without or with a fair key. Stores the entry
+    /// first if it is new.
+    pub(crate) fn place(
         &mut self,
         conn: Connection<'_>,
-        matches: impl Fn(&Route) -> bool,
-    ) -> Result<Vec<(i64, &Route)>> {
-        self.refresh(conn)?;
-        let known = self.known.iter().map(|(id, route)| (*id, route));
-        Ok(known.filter(|(_, route)| matches(route)).collect())
+        route: &Route,
+        fair: bool,
+    ) -> Result<Place<i64>> {
+        loop {
+            match self.known(conn)?.place(route, fair) {
+                Ok(place) => return Ok(place),
+                Err(entry) => drop(self.add(conn, entry, fair)?),
+            }
+        }
+    }
+
+    /// Returns the id of a queue's own route of plain jobs. Stores the route first if it is new.
+    pub(crate) fn own(&mut self, conn: Connection<'_>, route: Route) -> Result<i64> {
+        match self.known(conn)?.own(&route) {
+            Some(id) => Ok(id),
+            None => self.add(conn, RouteEntry::Own(route), false),
+        }
+    }
+
+    /// Stores a new entry, and returns its id. The cache must be up to date.
+    pub(crate) fn add(
+        &mut self,
+        conn: Connection<'_>,
+        entry: RouteEntry,
+        fair: bool,
+    ) -> Result<i64> {
+        let [queue, kind, capability, permit] = entry.texts();
+        self.last = conn
+            .prepare_cached(&SQL.add_route)?
+            .query_row(params![queue, kind, capability, permit, fair], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        self.known.add(self.last.0, entry, fair);
+        Ok(self.last.0)
+    }
+
+    /// Returns the route of a job with this entry, which may name its queue itself. Returns `None`
+    /// if the entry is not stored or the route cannot be read.
+    pub(crate) fn get(
+        &mut self,
+        conn: Connection<'_>,
+        id: i64,
+        queue: Option<&str>,
+    ) -> Result<Option<Route>> {
+        Ok(self.known(conn)?.route(id, queue))
     }
 }

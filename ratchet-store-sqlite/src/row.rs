@@ -49,6 +49,12 @@ fn message(row: &Row<'_>, column: usize) -> Option<String> {
     }
 }
 
+/// Reads the queue that a job of a shared route names. If the column does not contain valid text,
+/// returns a text that is not a valid name.
+pub(crate) fn queue<'a>(row: &'a Row<'_>, column: usize) -> Option<&'a str> {
+    text(row, column, "queue").unwrap_or(Some("\0"))
+}
+
 pub(crate) fn name(
     row: &Row<'_>,
     column: usize,

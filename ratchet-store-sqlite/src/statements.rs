@@ -55,7 +55,8 @@ ratchet_sql::statements! {
         set_priority release_job keep_error clear_error purge_due purge_job purge_data purge_notes
         purge_attempts purge_tags put_expiry flag_expiry find_expiry overdue_expiries close_expiry
         drop_expiry;
-    claims: claim_streams claim_due claim_turns find_turns find_sleepers give_turn claim_read
+    claims: claim_streams claim_due claim_shared_streams claim_shared_due claim_queue_streams
+        claim_queue_due claim_turns find_turns find_sleepers give_turn claim_read
         claim_job fail_unreadable load_checkpoint load_input read_claim settle_job find_settler add_attempt keep_result report_life keep_progress
         keep_checkpoint running_jobs timeouts_of reclaim_job disown_job;
     lists: list_oldest list_newest list_batch_oldest list_batch_newest list_ended_oldest
@@ -71,7 +72,7 @@ ratchet_sql::statements! {
     locks: put_lock move_expiry find_lock list_locks bump_version find_version;
     nodes: find_node put_node nodes set_node_status displace_label node_claims is_alone
         claim_owners forget_node now;
-    queues: pause resume pauses count_jobs due_routes count_due add_route
+    queues: pause resume pauses count_jobs due_routes count_due misplaced_jobs move_jobs add_route
         load_routes last_route lost_routes;
     permits: set_permits held_permits find_permit find_rate put_rate forget_rates set_fair_limit
         remove_fair_limit list_fair_limits find_fair_limits count_running_key unpark_route

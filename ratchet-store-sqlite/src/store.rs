@@ -158,7 +158,7 @@ impl SqliteStore {
     fn enqueue_on(&self, tx: &rusqlite::Connection, jobs: &[NewJob]) -> Inner<Vec<Enqueued>> {
         tx.execute_batch("SAVEPOINT ratchet_enqueue")?;
         let enqueued = self.0.config.clock.now(tx).and_then(|now| {
-            let mut routes = Routes::default();
+            let mut routes = Routes::new(self.0.config.own_queues);
             let mut work = Work::new(Connection::new(tx), &mut routes, now);
             let enqueued = enqueue::enqueue(&mut work, jobs)?;
             work.finish()?;

@@ -21,6 +21,7 @@ use crate::error::{Failure, Result};
 use crate::migrate;
 use crate::queue::{RequestQueue, Urgency};
 use crate::request::{Request, Session};
+use crate::routes::Routes;
 
 /// Maximum number of requests in one transaction.
 const GROUP_REQUESTS: usize = 256;
@@ -131,7 +132,8 @@ fn open_session(config: Config, appended: Arc<AtomicI64>) -> Result<(Session, St
     let now = config.clock.now(&conn)?;
     migrate::bring_up_to_date(&mut conn, now)?;
     let path = conn.path().unwrap_or_default().to_owned();
-    Ok((Session::new(conn, config.clock, appended), path))
+    let routes = Routes::new(config.own_queues);
+    Ok((Session::new(conn, config.clock, routes, appended), path))
 }
 
 fn serve(mut session: Session, queue: &Queue) {
@@ -287,8 +289,8 @@ mod tests {
             let conn = rusqlite::Connection::open_in_memory().unwrap();
             conn.execute_batch(&format!("PRAGMA synchronous = {configured}"))
                 .unwrap();
-            let mut session =
-                Session::new(conn, crate::connection::Clock::Database, Arc::default());
+            let clock = crate::connection::Clock::Database;
+            let mut session = Session::new(conn, clock, Routes::new(16), Arc::default());
             for requests in [[true, true], [true, false], [false, true], [false, false]] {
                 let queue = Queue::new();
                 let mut answers = Vec::new();

@@ -51,6 +51,8 @@ impl Restart for SqliteFixture {}
 impl Fixture for SqliteFixture {
     async fn open(&self) -> Result<SharedStore, BoxError> {
         let builder = SqliteStore::builder(self.path()).manual_clock(self.clock.clone());
+        // So that the queues of most cases and histories share their routes.
+        let builder = builder.own_queues(2);
         Ok(Arc::new(builder.connect().await?))
     }
 

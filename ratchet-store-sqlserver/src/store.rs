@@ -109,14 +109,7 @@ impl SqlServerStore {
             let words = config.words(&server);
             let sql = statements(&words);
             migrate::open(liveness, &sql, &words, &server.user, &config).await?;
-            let schema = config.settings.schema.clone();
-            let store = SqlStore::open(
-                connections,
-                sql,
-                schema,
-                server.version,
-                config.settings.deadline,
-            );
+            let store = SqlStore::open(connections, sql, server.version, &config.settings);
             store.await
         });
         let store = in_time("connect", config.settings.deadline, opening).await?;

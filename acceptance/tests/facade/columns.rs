@@ -98,12 +98,13 @@ fn every_column_is_in_every_sql_store() {
     sqlserver.remove("migrations");
     let rates = sqlserver.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
-    // The fifth difference: SQL Server refuses fair keys.
+    // The fifth difference: SQL Server refuses fair keys, and no queues share their routes.
     let fair = [
         ("routes", "fair"),
         ("jobs", "fair_key"),
         ("jobs", "fair_cost"),
         ("jobs", "turn"),
+        ("jobs", "queue"),
     ];
     for (table, column) in fair {
         let columns = postgres.get_mut(table);

@@ -33,6 +33,7 @@ mod page;
 mod permit;
 mod purge;
 mod queue;
+mod queues;
 mod rate;
 mod reclaim;
 mod recurring;
@@ -101,6 +102,7 @@ pub(crate) static GROUPS: &[&[Case<Cx>]] = &[
     tag::CASES,
     archive::CASES,
     queue::CASES,
+    queues::CASES,
     node::CASES,
     lock::CASES,
     guard::CASES,

@@ -598,6 +598,22 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "lock::a_lock_that_cannot_be_read_is_left_out_of_the_list",
     ),
     (
+        Sabotage::PausesJobsThatItSeparates,
+        "queues::reads_by_queue_are_the_same_before_and_after_queues_are_separated",
+    ),
+    (
+        Sabotage::PausesJobsThatItSeparates,
+        "queues::claims_get_each_job_once_while_queues_are_separated",
+    ),
+    (
+        Sabotage::IgnoresExceptions,
+        "queues::a_claim_leaves_excluded_queues_out",
+    ),
+    (
+        Sabotage::IgnoresPausedQueues,
+        "queues::paused_queues_wait_and_then_go_on_in_order",
+    ),
+    (
         Sabotage::TakesNoKindsForSilence,
         "node::a_node_says_which_kinds_it_runs_or_nothing",
     ),

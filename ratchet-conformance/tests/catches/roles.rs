@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use ratchet_core::limits::MAX_BATCH;
 use ratchet_core::model::{
     Claim, ClockTrust, DueRoute, Fenced, Finding, Guard, Guarded, Heartbeat, HeartbeatReply,
-    JobFilter, JobRecord, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, PageRequest, PauseInfo,
-    PauseRequest, PauseScope, QueueInfo, Severity, SweptNodes,
+    JobFilter, JobRecord, JobSelector, NodeRecord, NodeStatus, NodeSweep, OwnedClaim, PageRequest,
+    PauseInfo, PauseRequest, PauseScope, QueueInfo, Severity, SweptNodes,
 };
 use ratchet_core::store::{
     Acquired, Changed, DiagnosticStore, JobStore, LockInfo, LockStore, NodeStore, QueueStore,
@@ -15,7 +15,7 @@ use ratchet_core::store::{
 };
 use ratchet_core::time::{self, Timestamp};
 use ratchet_core::{
-    Fence, JobState, Name, NodeId, Result, SchemaProblem, StoreError, StoreErrorKind,
+    Fence, JobAction, JobState, Name, NodeId, Result, SchemaProblem, StoreError, StoreErrorKind,
 };
 
 use crate::sabotage::{Sabotage, Sabotaged};
@@ -80,6 +80,17 @@ impl QueueStore for Sabotaged {
             return self.inner.count_due(queue, u64::MAX).await;
         }
         self.inner.count_due(queue, limit).await
+    }
+
+    async fn separate_queues(&self, limit: usize) -> Result<u64> {
+        if self.is(Sabotage::PausesJobsThatItSeparates) {
+            let pending = JobFilter::all().state(JobState::Pending);
+            let page = self.inner.list(&pending, &PageRequest::first(1)).await?;
+            let jobs = page.jobs.iter().map(|job| job.id).collect();
+            let jobs = JobSelector::Ids(jobs);
+            self.inner.act(&jobs, JobAction::Pause).await?;
+        }
+        self.inner.separate_queues(limit).await
     }
 }
 

@@ -180,6 +180,7 @@ sabotages! {
     StumblesOverSpoiledLocks,
     LetsSpoiledLocksTakePlaces,
     TakesNoKindsForSilence,
+    PausesJobsThatItSeparates,
     LosesTotals,
     LooksByWriting,
     CriesWolf,

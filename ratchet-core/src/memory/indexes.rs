@@ -1,5 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, btree_set};
 use std::convert::Infallible;
+use std::iter::Peekable;
 
 use crate::fair::{self, FIRST_PARKED, Last};
 use crate::id::JobId;
@@ -13,8 +15,13 @@ use crate::time;
 /// Indexes of the jobs, by the properties for which store calls search.
 #[derive(Clone, Default)]
 pub(super) struct Indexes {
-    /// The pending jobs of each route and priority.
-    pending: BTreeMap<Route, [PendingJobs; Priority::ALL.len()]>,
+    /// The pending jobs of each route and priority, for the routes that have any.
+    pending: BTreeMap<Route, Levels<PendingJobs>>,
+    /// The first pending job without a fair key of each queue, for each kind, capability and
+    /// permit, and for each priority. So a claim need not look at each queue.
+    heads: BTreeMap<Unqueued, Levels<Heads>>,
+    /// The routes that have pending jobs with a fair key.
+    fair: BTreeSet<Route>,
     pub(super) running: BTreeSet<JobId>,
     /// The ended jobs, by the time at which they ended, in milliseconds since 1970.
     pub(super) finished: BTreeSet<(i64, JobId)>,
@@ -23,6 +30,13 @@ pub(super) struct Indexes {
     /// The waiting jobs that expire, by the time in milliseconds since 1970.
     expiries: BTreeSet<(i64, JobId)>,
 }
+
+/// One value for each priority.
+type Levels<T> = [T; Priority::ALL.len()];
+/// Kind, capability and permit of a route.
+type Unqueued = (Name, Option<Name>, Option<Name>);
+/// Jobs by due time in milliseconds and id, with their routes.
+type Heads = BTreeMap<(i64, JobId), Route>;
 
 /// The pending jobs of one route and priority.
 #[derive(Clone, Default)]
@@ -120,19 +134,8 @@ impl PendingJobs {
         all.flat_map(move |jobs| jobs.iter().take_while(move |(run_at, _)| *run_at <= now))
     }
 
-    /// Returns the jobs without or with a fair key that a claim at `now` may take, in claim order.
-    pub(super) fn claimable(
-        &self,
-        fair: bool,
-        now: i64,
-    ) -> impl Iterator<Item = Result<(i64, JobId), Infallible>> {
-        let plain = (!fair).then_some(&self.plain).into_iter().flatten();
-        let plain = plain.take_while(move |(run_at, _)| *run_at <= now).copied();
-        let fair = self.fair.iter().filter(move |_| fair);
-        let turns = fair.flat_map(|fair| &fair.turns);
-        let turns = turns.take_while(|((turn, ..), _)| !fair::is_parked(*turn));
-        let turns = turns.map(|((.., id), run_at)| (*run_at, *id));
-        plain.chain(turns).map(Ok)
+    fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.fair.as_ref().is_none_or(|fair| fair.due.is_empty())
     }
 
     /// Returns the due time of the job that is due first.
@@ -161,6 +164,47 @@ impl Indexes {
             .collect()
     }
 
+    /// Returns the jobs that a claim at `now` may take, as streams in claim order, each with its
+    /// priority and with the route of one of its jobs. All routes of a stream need the same permit.
+    ///
+    /// `of_kind` tells whether the claim takes jobs of a route if it takes those of its queue, and
+    /// `matches` tells whether it takes jobs of a route.
+    pub(super) fn claimable<'a>(
+        &'a self,
+        of_kind: impl Fn(&Route) -> bool,
+        matches: &'a impl Fn(&Route) -> bool,
+        now: i64,
+    ) -> Vec<(&'a Route, Priority, Claimable<'a>)> {
+        let mut streams: Vec<(&Route, Priority, Claimable<'_>)> = Vec::new();
+        for levels in self.heads.values() {
+            for (priority, heads) in Priority::ALL.into_iter().zip(levels) {
+                let first = heads.first_key_value();
+                if let Some((_, route)) = first.filter(|(_, route)| of_kind(route)) {
+                    let heads: Matching<'_> = Box::new(heads.iter().filter(|one| matches(one.1)));
+                    let merged = Merged {
+                        indexes: self,
+                        priority,
+                        heads: heads.peekable(),
+                        begun: BinaryHeap::new(),
+                        rests: Vec::new(),
+                    };
+                    let due = merged.take_while(move |(run_at, _)| *run_at <= now);
+                    streams.push((route, priority, Box::new(due.map(Ok))));
+                }
+            }
+        }
+        for route in self.fair.iter().filter(|route| matches(route)) {
+            let levels = self.pending.get(route).into_iter().flatten();
+            for (priority, level) in Priority::ALL.into_iter().zip(levels) {
+                let turns = level.fair.iter().flat_map(|fair| &fair.turns);
+                let turns = turns.take_while(|((turn, ..), _)| !fair::is_parked(*turn));
+                let turns = turns.map(|((.., id), run_at)| Ok((*run_at, *id)));
+                streams.push((route, priority, Box::new(turns)));
+            }
+        }
+        streams
+    }
+
     /// Returns up to `limit` sleeping jobs that are due at `now`, of the routes for which `matches`
     /// returns true, the longest due first.
     pub(super) fn sleepers(
@@ -169,10 +213,9 @@ impl Indexes {
         now: i64,
         limit: usize,
     ) -> Vec<JobId> {
-        let levels = self.pending_levels(matches);
-        let asleep = levels
-            .iter()
-            .filter_map(|(_, _, level)| level.fair.as_ref());
+        let routes = self.fair.iter().filter(|route| matches(route));
+        let levels = routes.filter_map(|route| self.pending.get(route)).flatten();
+        let asleep = levels.filter_map(|level| level.fair.as_ref());
         let due = asleep.flat_map(|fair| {
             let due = fair.asleep.iter().take_while(|(at, _)| *at <= now);
             due.take(limit)
@@ -241,9 +284,46 @@ impl Indexes {
         expired.map(|(_, id)| *id)
     }
 
-    fn level(&mut self, job: &JobRecord) -> &mut PendingJobs {
-        let levels = self.pending.entry(job.spec.route.clone()).or_default();
-        &mut levels[usize::from(job.spec.priority.level())]
+    /// Changes the pending jobs of a job's route and priority, and what depends on them.
+    fn change_level(&mut self, job: &JobRecord, change: impl FnOnce(&mut PendingJobs)) {
+        let route = &job.spec.route;
+        let priority = usize::from(job.spec.priority.level());
+        let levels = self.pending.entry(route.clone()).or_default();
+        let level = &mut levels[priority];
+        let before = level.plain.first().copied();
+        change(level);
+        let after = level.plain.first().copied();
+        if levels
+            .iter()
+            .any(|level| level.fair.as_ref().is_some_and(|fair| !fair.due.is_empty()))
+        {
+            self.fair.insert(route.clone());
+        } else {
+            self.fair.remove(route);
+        }
+        if levels.iter().all(PendingJobs::is_empty) {
+            self.pending.remove(route);
+        }
+        if before == after {
+            return;
+        }
+        let Route {
+            kind,
+            capability,
+            permit,
+            ..
+        } = route.clone();
+        let unqueued = (kind, capability, permit);
+        let levels = self.heads.entry(unqueued.clone()).or_default();
+        if let Some(before) = before {
+            levels[priority].remove(&before);
+        }
+        if let Some(after) = after {
+            levels[priority].insert(after, route.clone());
+        }
+        if levels.iter().all(BTreeMap::is_empty) {
+            self.heads.remove(&unqueued);
+        }
     }
 
     /// Adds a job to the indexes.
@@ -252,14 +332,13 @@ impl Indexes {
         match job.state {
             JobState::Pending => {
                 let run_at = time::to_millis(job.run_at);
-                let level = self.level(job);
-                match &job.spec.fair_key {
+                self.change_level(job, |level| match &job.spec.fair_key {
                     None => drop(level.plain.insert((run_at, job.id))),
                     Some(key) => {
                         let fair = level.fair.get_or_insert_default();
                         fair.add(stored, key, run_at);
                     }
-                }
+                });
             }
             JobState::Running => {
                 self.running.insert(job.id);
@@ -287,13 +366,10 @@ impl Indexes {
         match job.state {
             JobState::Pending => {
                 let run_at = time::to_millis(job.run_at);
-                if let Some(levels) = self.pending.get_mut(&job.spec.route) {
-                    let level = &mut levels[usize::from(job.spec.priority.level())];
-                    match (&job.spec.fair_key, &mut level.fair) {
-                        (Some(key), Some(fair)) => fair.remove(stored, key, run_at),
-                        _ => drop(level.plain.remove(&(run_at, job.id))),
-                    }
-                }
+                self.change_level(job, |level| match (&job.spec.fair_key, &mut level.fair) {
+                    (Some(key), Some(fair)) => fair.remove(stored, key, run_at),
+                    _ => drop(level.plain.remove(&(run_at, job.id))),
+                });
             }
             JobState::Running => {
                 self.running.remove(&job.id);
@@ -317,6 +393,132 @@ impl Indexes {
     }
 }
 
+/// The due time in milliseconds and the id of each job that a claim may take, in claim order.
+pub(super) type Claimable<'a> = Box<dyn Iterator<Item = Result<(i64, JobId), Infallible>> + 'a>;
+
+/// The first jobs of the queues that a claim matches.
+type Matching<'a> = Box<dyn Iterator<Item = (&'a (i64, JobId), &'a Route)> + 'a>;
+
+/// The pending jobs without a fair key of many queues, with one kind, capability, permit and
+/// priority, in claim order. It looks at the other jobs of a queue only after the first of them.
+struct Merged<'a> {
+    indexes: &'a Indexes,
+    priority: Priority,
+    /// The first jobs of the queues of which no job was returned yet.
+    heads: Peekable<Matching<'a>>,
+    /// The next job of each other queue, with the place of the queue in `rests`.
+    begun: BinaryHeap<Reverse<((i64, JobId), usize)>>,
+    /// The jobs after those in `begun`.
+    rests: Vec<btree_set::Iter<'a, (i64, JobId)>>,
+}
+
+impl Merged<'_> {
+    /// Returns the next first job of a queue, and begins with the others of the queue.
+    fn begin(&mut self) -> Option<((i64, JobId), usize)> {
+        let (head, route) = self.heads.next()?;
+        let levels = self.indexes.pending.get(route)?;
+        let mut rest = levels[usize::from(self.priority.level())].plain.iter();
+        rest.next();
+        self.rests.push(rest);
+        Some((*head, self.rests.len() - 1))
+    }
+}
+
+impl Iterator for Merged<'_> {
+    type Item = (i64, JobId);
+
+    fn next(&mut self) -> Option<(i64, JobId)> {
+        let next = self.begun.peek().map(|Reverse((job, _))| *job);
+        let head = self.heads.peek().map(|(head, _)| **head);
+        let begins = head.is_some_and(|head| next.is_none_or(|next| head < next));
+        let (job, place) = match begins {
+            true => self.begin()?,
+            false => self.begun.pop()?.0,
+        };
+        if let Some(next) = self.rests[place].next() {
+            self.begun.push(Reverse((*next, place)));
+        }
+        Some(job)
+    }
+}
+
 fn finished_millis(job: &JobRecord) -> i64 {
     job.finished_at.map_or(0, time::to_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::NewJob;
+    use crate::priority::{Aging, ClaimRank, merge_admitted};
+
+    fn job(queue: usize, priority: Priority, run_at: i64) -> StoredJob {
+        let job = NewJob::new("kind", &()).queue(&format!("q{queue}"));
+        let job = job
+            .priority(priority)
+            .run_at(time::from_millis(1_000 + run_at));
+        StoredJob::enqueued(&job, 0)
+    }
+
+    #[test]
+    fn queues_without_pending_jobs_leave_nothing() {
+        let mut indexes = Indexes::default();
+        let mut jobs: Vec<StoredJob> = (0..100).map(|n| job(n, Priority::Normal, 0)).collect();
+        for job in jobs.iter_mut().step_by(2) {
+            job.record.spec.fair_key = NewJob::new("kind", &())
+                .fair_key("a")
+                .spec()
+                .fair_key
+                .clone();
+        }
+        for job in &jobs {
+            indexes.add(job);
+        }
+        assert_eq!((indexes.pending.len(), indexes.fair.len()), (100, 50));
+        for job in &jobs {
+            indexes.remove(job);
+        }
+        assert!(indexes.pending.is_empty() && indexes.fair.is_empty() && indexes.heads.is_empty());
+    }
+
+    proptest! {
+        /// Merging from queue to queue gives the same order as sorting the jobs by rank, also after
+        /// some jobs were removed.
+        #[test]
+        fn jobs_of_many_queues_come_in_claim_order(
+            jobs in prop::collection::vec((0_usize..9, 0_i64..5, 0_i64..30, any::<bool>()), 0..60),
+            limit in 0_usize..70,
+        ) {
+            let mut indexes = Indexes::default();
+            let level = |level| Priority::from_level(level).unwrap();
+            let stored: Vec<(StoredJob, bool)> = jobs
+                .into_iter()
+                .map(|(queue, priority, run_at, stays)| (job(queue, level(priority), run_at), stays))
+                .collect();
+            for (job, _) in &stored {
+                indexes.add(job);
+            }
+            for (job, _) in stored.iter().filter(|(_, stays)| !stays) {
+                indexes.remove(job);
+            }
+            let (now, aging) = (1_020, Aging::every(std::time::Duration::from_millis(7)));
+            let matches = |route: &Route| route.queue != "q0";
+            let streams = indexes.claimable(|_| true, &matches, now);
+            let streams = streams.into_iter().map(|(_, priority, jobs)| (priority, jobs));
+            let Ok(found) = merge_admitted(streams, aging, now, limit, |_| true);
+            let rank = |job: &StoredJob| {
+                let record = &job.record;
+                let run_at = time::to_millis(record.run_at);
+                let due = run_at <= now && matches(&record.spec.route);
+                due.then(|| ClaimRank::new(record.spec.priority, run_at, record.id, aging, now))
+            };
+            let stay = stored.iter().filter(|(_, stays)| *stays);
+            let mut ranks: Vec<ClaimRank> = stay.filter_map(|(job, _)| rank(job)).collect();
+            ranks.sort();
+            let expected: Vec<JobId> = ranks.iter().take(limit).map(ClaimRank::id).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
 }

@@ -15,7 +15,7 @@ use crate::model::{
 };
 use crate::permit::Budget;
 use crate::priority::{Choice, merge_decided};
-use crate::route::Route;
+use crate::route::{Route, Selection};
 use crate::state::{JobAction, JobState};
 use crate::store::JobStore;
 use crate::time::duration_millis;
@@ -174,29 +174,35 @@ impl Tables {
     /// the places of fair keys that it uses.
     fn choose(&self, request: &ClaimRequest, now: i64) -> (Vec<JobId>, Places) {
         let mut budget = Budget::new(self.held_permits());
-        let levels = self.indexes.pending_levels(self.claimable(request));
-        // Two streams for each level: the jobs without and those with a fair key.
-        let streams = levels.iter().flat_map(|(_, priority, level)| {
-            [false, true].map(|fair| (*priority, level.claimable(fair, now)))
-        });
+        let of_kind = |route: &Route| {
+            let (kinds, capabilities) = (&request.kinds, &request.capabilities);
+            route.is_selected(&Selection::All, kinds, capabilities, request.untagged)
+        };
+        let matches = self.claimable(request);
+        let streams = self.indexes.claimable(of_kind, &matches, now);
+        let routes: Vec<&Route> = streams.iter().map(|(route, ..)| *route).collect();
+        let streams = streams
+            .into_iter()
+            .map(|(_, priority, jobs)| (priority, jobs));
         let mut places = Places::default();
         let decide = |stream: usize, id: JobId| {
-            let route = levels[stream / 2].0;
+            let route = routes[stream];
             if budget.rest(route) == Some(0) {
                 return Ok(Choice::End);
             }
+            // Jobs with a fair key are in no stream of several queues.
             let key = self.job(id).and_then(StoredJob::fair_key);
-            let admission = match key.filter(|_| !self.fair_limits.is_empty()) {
+            let choice = match key.filter(|_| !self.fair_limits.is_empty()) {
                 None => Choice::Take,
                 Some(key) => {
                     let free = || Ok::<_, Infallible>(self.free_places(&route.queue, key));
                     places.admit(id, (&route.queue, key), free)?
                 }
             };
-            if admission == Choice::Take {
+            if choice == Choice::Take {
                 budget.take(route);
             }
-            Ok(admission)
+            Ok(choice)
         };
         let Ok(chosen) = merge_decided(streams, request.aging, now, request.limit, decide);
         (chosen, places)

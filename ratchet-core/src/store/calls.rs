@@ -37,6 +37,7 @@ macro_rules! store_calls {
                 idempotent queues() -> Vec<QueueInfo>;
                 idempotent due_routes(within: Duration) -> Vec<DueRoute>;
                 idempotent count_due(queue: &Name, limit: u64) -> u64;
+                once separate_queues(limit: usize) -> u64;
             }
             required NodeStore as nodes {
                 once heartbeat(heartbeat: &Heartbeat) -> HeartbeatReply;

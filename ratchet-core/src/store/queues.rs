@@ -85,6 +85,26 @@ pub trait QueueStore: Debug + Send + Sync {
     /// # Errors
     /// A failure of the store.
     async fn count_due(&self, queue: &Name, limit: u64) -> Result<u64>;
+
+    /// Moves up to `limit` pending jobs to routes that only their queues use, and returns how many
+    /// it moved.
+    ///
+    /// A store may keep the jobs of many queues together, so that the cost of a claim does not
+    /// depend on the number of queues; see [`dictionary`](crate::dictionary). A claim then reads
+    /// the jobs of a queue that is paused, or that it excludes, only to skip them. This call moves
+    /// the jobs of such queues. The leader makes it again and again. Stores that keep each queue
+    /// apart do nothing.
+    ///
+    /// # Contract
+    /// - **[queue.separate]** The call changes nothing that another call returns. Whether it comes
+    ///   before, after or during a claim, the claim misses no job and returns no job twice.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    async fn separate_queues(&self, limit: usize) -> Result<u64> {
+        let _ = limit;
+        Ok(0)
+    }
 }
 
 /// The answer of a call that says whether the call changed anything.

@@ -308,6 +308,7 @@ const IDLE: &[(&str, usize, usize)] = &[
     ("purge", 9, 0),
     ("purge_batches", 3, 0),
     ("forget_idle", 3, 0),
+    ("separate_queues", 3, 0),
 ];
 
 #[tokio::test(start_paused = true)]

@@ -82,7 +82,7 @@ const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
     plans: candidates_come_from_the_index_alone a_claim_of_a_long_queue_reads_only_what_it_takes
         no_statement_of_a_loop_reads_all_jobs
         a_listing_of_few_among_many_reads_the_front_and_them
-        counts_read_no_documents_but_those_of_running_jobs
+        counts_read_no_documents_but_those_of_running_jobs calls_on_shared_queues_read_an_index
         a_pass_reads_one_page_of_many_children an_end_reads_only_the_open_links_of_its_job
         idle_rates_come_from_an_index;
     rates: the_server_forgets_idle_keys_and_no_fence

@@ -14,7 +14,9 @@ use ratchet_core::store::{
     ArchiveStore, Checked, IfKnown, JobStore, NodeStore, PermitStore, QueueStore, RateStore,
     SignalStore,
 };
-use ratchet_core::{BatchId, JobAction, JobState, Json, Name, NewJob, NodeId, Priority, Rate};
+use ratchet_core::{
+    BatchId, JobAction, JobState, Json, Name, NewJob, NodeId, Priority, Rate, Selection,
+};
 use ratchet_store_mongo::MongoStore;
 
 use crate::links::{done, running};
@@ -86,7 +88,8 @@ async fn filled(space: &Space, count: usize) -> (Space, Checked<MongoStore>) {
 pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
     let (own, store) = filled(&space, 500).await;
     // More routes than fit into one range.
-    let jobs: Vec<NewJob> = (0..180).map(|n| job().queue(&format!("q{n}"))).collect();
+    let kinds = (0..180).map(|n| NewJob::new(&format!("k{n}"), &()));
+    let jobs: Vec<NewJob> = kinds.collect();
     store.enqueue(&jobs).await.unwrap();
     let rows = profile(&own, async {
         store
@@ -105,6 +108,44 @@ pub(crate) async fn candidates_come_from_the_index_alone(space: Arc<Space>) {
     for row in candidates {
         assert_eq!(number(row, "docsExamined"), 0, "{row:#?}");
         assert!(!row.get_bool("hasSortStage").unwrap_or(false), "{row:#?}");
+    }
+}
+
+pub(crate) async fn calls_on_shared_queues_read_an_index(space: Arc<Space>) {
+    let (own, _) = own(&space).await;
+    let builder = MongoStore::builder(&own.url).database(own.database.name());
+    let store = builder.prefix("").own_queues(0).connect().await.unwrap();
+    let jobs: Vec<NewJob> = (0..4_000)
+        .map(|n| {
+            job()
+                .queue(&format!("q{}", n % 20))
+                .priority(Priority::ALL[n / 20 % 5])
+        })
+        .collect();
+    for jobs in jobs.chunks(1_000) {
+        store.enqueue(jobs).await.unwrap();
+    }
+    let queue = |text: &str| Name::new("queue", text).unwrap();
+    let rows = profile(&own, async {
+        assert_eq!(store.due_routes(Duration::ZERO).await.unwrap().len(), 20);
+        assert_eq!(store.count_due(&queue("q5"), 20).await.unwrap(), 20);
+        let one = request_all().limit(1);
+        for queues in [
+            Selection::Only(vec![queue("q7")]),
+            Selection::Only(vec![queue("q8"), queue("q9"), queue("q10")]),
+            Selection::Except(vec![queue("q3")]),
+        ] {
+            let request = one.clone().queues(queues);
+            assert_eq!(store.claim_next_batch(&request).await.unwrap().len(), 1);
+        }
+        // The claim has marked the queue that it excludes.
+        assert_eq!(store.separate_queues(10).await.unwrap(), 10);
+    })
+    .await;
+    own.database.drop().await.unwrap();
+    for row in rows {
+        assert!(number(&row, "docsExamined") <= 30, "{row:#?}");
+        assert!(number(&row, "keysExamined") <= 400, "{row:#?}");
     }
 }
 

@@ -8,21 +8,28 @@
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
 -- in the table is another one, nothing is claimed. $6 is the aging interval, $7 the number of
 -- candidates. $12 are those of the routes whose jobs have fair keys. If $13 and due jobs of these
--- routes have no turn, claims nothing and returns true in the last column.
+-- routes have no turn, claims nothing and returns true in the last column but one. $14 are those of
+-- the routes that are shared. For such a route, the queue in $2 is the only one to look at, or
+-- empty for all except those in $15.
 --
 -- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by
 -- ratchet_core::priority::ClaimRank. Locks only the rows it returns. A lookup by place (ctid) is
 -- safe: if a row has moved since the candidates were read, another transaction has changed it. The
 -- row is skipped, and the caller sees that the batch is short. state + 0 keeps the planner from
--- reading all of jobs_claim where a row is looked up by its place, or by jobs_turn or jobs_asleep.
+-- reading all of jobs_claim where a row is looked up by its place, or by jobs_turn, jobs_asleep or
+-- jobs_queue.
 --
 -- [fair.turn] [fair.due] Of the routes in $12, reads one range of jobs_turn per priority, in the order
 -- of the turns (nr). A merge takes a job only after all jobs before it in its range. To sort in the
 -- same way, each of these jobs has the due time and the id of the last in claim order of the jobs up
 -- to itself. This is its rank, one text, because the server has no maximum of two columns: the due
 -- time plus an offset, which has 16 digits even if the due time is damaged, and the id. Jobs without
--- a turn are found with one seek of jobs_asleep per route. A running job keeps the turn with which it was claimed until the claim ends, so that
--- unclaim_jobs gives it back. No index has turns of running jobs.
+-- a turn are found with one seek of jobs_asleep per route. A running job keeps the turn with which it
+-- was claimed until the claim ends, so that unclaim_jobs gives it back. No index has turns of running
+-- jobs.
+--
+-- Of one queue in a shared route, reads one range of jobs_queue per priority. Of all its queues,
+-- reads jobs_claim, and skips the jobs of paused and excluded queues.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 known AS MATERIALIZED (
     SELECT coalesce((SELECT last.id = $5 AND last.stamp = $11::bigint FROM {schema}.routes AS last
@@ -64,8 +71,20 @@ candidate AS MATERIALIZED (
          FROM {schema}.jobs AS job
          WHERE job.state = 0 AND job.route = wanted.route AND job.priority = level.priority
            AND job.run_at <= clock.now AND wanted.route <> ALL($12::integer[])
+           AND (wanted.queue = '' OR wanted.route <> ALL($14::integer[]))
+           AND (job.queue IS NULL
+                OR (job.queue <> ALL($15::text[])
+                    AND job.queue NOT IN (SELECT name FROM paused WHERE scope = 0)))
          ORDER BY job.run_at, job.id
          LIMIT least($7, wanted.most))
+        UNION ALL
+        (SELECT job.ctid, job.run_at, job.id, 0
+         FROM {schema}.jobs AS job
+         WHERE job.state + 0 = 0 AND job.queue IS NOT NULL AND job.queue = wanted.queue
+           AND job.route = wanted.route AND job.priority = level.priority
+           AND job.run_at <= clock.now AND wanted.route = ANY($14::integer[])
+         ORDER BY job.run_at, job.id
+         LIMIT $7)
         UNION ALL
         SELECT turned.place, left(turned.rank, 16)::bigint - 5000000000000000,
                substr(turned.rank, 17)::uuid, turned.nr
@@ -110,7 +129,7 @@ claimed AS (
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
     RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
-              job.crash_count, job.flags, job.turn, job.fair_key
+              job.crash_count, job.flags, job.turn, job.fair_key, job.queue
 )
 SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        claimed.id, claimed.claim_seq, claimed.route, claimed.priority, claimed.run_at,
@@ -119,7 +138,8 @@ SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        CASE WHEN $10 THEN data.payload END,
        CASE WHEN $10 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
-       data.lane, data.payload_version, claimed.flags, asleep.found, claimed.turn, claimed.fair_key
+       data.lane, data.payload_version, claimed.flags, asleep.found, claimed.turn, claimed.fair_key,
+       claimed.queue
 FROM clock
 CROSS JOIN known
 CROSS JOIN asleep
@@ -128,7 +148,8 @@ LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
 
 -- name: lock_routes
 -- Locks routes until the transaction ends: no other transaction gives turns to their jobs. The
--- statements after it see the turns that were given before. [fair.turn] Primary key, locked in order.
+-- statements after it see the turns that were given before. [fair.turn] Primary key, locked in
+-- order.
 SELECT id FROM {schema}.routes WHERE id = ANY($1::integer[]) ORDER BY id FOR NO KEY UPDATE
 
 -- name: try_lock_routes

@@ -2,35 +2,35 @@
 
 -- name: enqueue_job
 -- Stores one new job without keys. Does what enqueue_jobs does for the most common batch, at two
--- thirds of the cost. Stores nothing if the route ($2) is missing or has another stamp than $14. A
+-- thirds of the cost. Stores nothing if the route ($2) is missing or has another stamp than $15. A
 -- NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now FROM {schema}.routes WHERE id = $2 AND stamp = $14
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $2 AND stamp = $15
 ),
 cold AS (
     INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent, tracestate,
                                    payload_version)
     SELECT $1, $7, $8, $9, $10, $11, $12, $13 FROM clock
 )
-INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
-SELECT $1, 0, $2, $3, $4, coalesce($5, clock.now + $6), clock.now FROM clock
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, queue, run_at, created_at)
+SELECT $1, 0, $2, $3, $4, $14, coalesce($5, clock.now + $6), clock.now FROM clock
 
 -- name: enqueue_jobs
 -- Stores new jobs without keys. If one of them exists, fails with a duplicate key and stores none.
 -- A check per row (ON CONFLICT) would take a third more time, and write one WAL record per row.
--- Stores nothing if $14, the largest of the jobs' routes, is missing or has another stamp than $15.
+-- Stores nothing if $15, the largest of the jobs' routes, is missing or has another stamp than $16.
 -- A NULL time means now plus the delay. [enqueue.created] [enqueue.due] [claim.version]
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now FROM {schema}.routes WHERE id = $14 AND stamp = $15
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $15 AND stamp = $16
 ),
 new AS (
     SELECT new.*, clock.now
     FROM clock CROSS JOIN
          unnest($1::uuid[], $2::integer[], $3::smallint[], $4::smallint[], $5::bigint[],
                 $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
-                $11::text[], $12::text[], $13::integer[])
+                $11::text[], $12::text[], $13::integer[], $14::text[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
-            traceparent, tracestate, payload_version)
+            traceparent, tracestate, payload_version, queue)
 ),
 cold AS (
     INSERT INTO {schema}.job_data (id, payload, retry, timeout, stall_timeout, traceparent,
@@ -38,20 +38,20 @@ cold AS (
     SELECT id, payload, retry, timeout, stall_timeout, traceparent, tracestate, payload_version
     FROM new
 )
-INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at)
+INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at, queue)
 SELECT new.id, 0, new.route, new.priority, new.flags,
-       coalesce(new.run_at, new.now + new.delay), new.now
+       coalesce(new.run_at, new.now + new.delay), new.now, new.queue
 FROM new
 
 -- name: enqueue_keyed
 -- Stores jobs that may have keys, lanes, recurring definitions and tags, except jobs whose ids
 -- exist, and acquires the keys. Returns how many it stored, and true. If a concurrent call acquired
--- a key, the whole statement fails and stores nothing. If $26, the largest of the jobs' routes, is
--- missing or has another stamp than $27, stores nothing and returns 0 and false. A NULL time means
+-- a key, the whole statement fails and stores nothing. If $27, the largest of the jobs' routes, is
+-- missing or has another stamp than $28, stores nothing and returns 0 and false. A NULL time means
 -- now plus the delay. [enqueue.created] [enqueue.repeat] [enqueue.due] [keys.race] [enqueue.atomic]
 -- [lane.head] [recurring.origin] [tag.set] [claim.version] [fair.turn]
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now FROM {schema}.routes WHERE id = $26 AND stamp = $27
+    SELECT {now} AS now FROM {schema}.routes WHERE id = $27 AND stamp = $28
 ),
 new AS (
     SELECT new.*, clock.now
@@ -60,10 +60,10 @@ new AS (
                 $6::bigint[], $7::text[], $8::text[], $9::bigint[], $10::bigint[],
                 $11::text[], $12::text[], $13::integer[], $14::text[], $15::text[],
                 $16::text[], $17::smallint[], $18::text[], $19::bigint[], $20::bigint[],
-                $21::text[], $22::integer[], $23::bigint[])
+                $21::text[], $22::integer[], $23::bigint[], $24::text[])
     AS new (id, route, priority, flags, run_at, delay, payload, retry, timeout, stall_timeout,
             traceparent, tracestate, payload_version, unique_key, idempotency_key, lane, state,
-            recurring, slot, unique_for, fair_key, fair_cost, turn)
+            recurring, slot, unique_for, fair_key, fair_cost, turn, queue)
 ),
 idempotency AS (
     INSERT INTO {schema}.idempotency_keys (key, job, reserved_at, expires_at)
@@ -85,9 +85,10 @@ cold AS (
 ),
 stored AS (
     INSERT INTO {schema}.jobs (id, state, route, priority, flags, run_at, created_at, fair_key,
-                               fair_cost, turn)
+                               fair_cost, turn, queue)
     SELECT new.id, new.state, new.route, new.priority, new.flags,
-           coalesce(new.run_at, new.now + new.delay), new.now, new.fair_key, new.fair_cost, new.turn
+           coalesce(new.run_at, new.now + new.delay), new.now, new.fair_key, new.fair_cost, new.turn,
+           new.queue
     FROM new
     ON CONFLICT (id) DO NOTHING
     RETURNING id
@@ -95,7 +96,7 @@ stored AS (
 tagged AS (
     INSERT INTO {schema}.job_tags (job, tag)
     SELECT given.job, given.tag
-    FROM unnest($24::uuid[], $25::text[]) AS given (job, tag)
+    FROM unnest($25::uuid[], $26::text[]) AS given (job, tag)
     JOIN stored ON stored.id = given.job
 )
 SELECT (SELECT count(*) FROM stored), EXISTS (SELECT FROM clock)
@@ -141,7 +142,8 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
             THEN (SELECT string_agg(tagged.tag, E'\n') FROM {schema}.job_tags AS tagged
                   WHERE tagged.job = job.id) END,
        data.payload_version, job.flags,
-       route.queue, route.kind, route.capability, route.permit, job.fair_key, job.fair_cost
+       coalesce(job.queue, route.queue), route.kind, route.capability, route.permit, job.fair_key,
+       job.fair_cost
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.routes AS route ON route.id = job.route
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id

@@ -17,7 +17,7 @@ RETURNING lane.queue, lane.lane, lane.last_seq
 -- Returns the lanes of jobs that have one, finished or not. [lane.requeue] [lane.promote] Primary
 -- keys. A job's row in lane_jobs takes precedence over its other rows, because it survives damage
 -- to them.
-SELECT job.id, coalesce(member.queue, route.queue), coalesce(member.lane, data.lane)
+SELECT job.id, coalesce(member.queue, job.queue, route.queue), coalesce(member.lane, data.lane)
 FROM {schema}.jobs AS job
 LEFT JOIN {schema}.lane_jobs AS member ON member.job = job.id
 LEFT JOIN {schema}.job_data AS data ON data.id = job.id

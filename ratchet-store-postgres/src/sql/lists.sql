@@ -2,12 +2,13 @@
 
 -- name: list_oldest list_newest
 -- Lists the jobs in given states ($1) and routes ($2; NULL: any) after the job $3, in the order of
--- the page. [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also
--- backwards: + 0 keeps the planner from reading and sorting all jobs of the states by another index
--- while it has no statistics.
+-- the page. The last parameter of this and the following statements is the queue (empty: any),
+-- because a shared route has jobs of many queues. [page.order] [page.walk] [page.filter]
+-- [act.select] Primary key of jobs, also backwards: + 0 keeps the planner from reading and sorting
+-- all jobs of the states by another index while it has no statistics.
 SELECT id FROM {schema}.jobs
 WHERE id {behind} $3 AND state + 0 = ANY($1::smallint[])
-  AND ($2::integer[] IS NULL OR route = ANY($2))
+  AND ($2::integer[] IS NULL OR route = ANY($2)) AND ($5 = '' OR coalesce(queue, $5) = $5)
 ORDER BY id{descending}
 LIMIT $4
 
@@ -17,13 +18,14 @@ LIMIT $4
 SELECT member.job
 FROM {schema}.batch_jobs AS member
 CROSS JOIN LATERAL (
-    SELECT state, route FROM {schema}.jobs WHERE id = member.job OFFSET 0
+    SELECT state, route, queue FROM {schema}.jobs WHERE id = member.job OFFSET 0
 ) AS job
 WHERE member.batch = $5
   AND member.job {behind} $3
   AND (NOT $6::boolean OR EXISTS (
       SELECT FROM {schema}.job_tags AS tagged WHERE tagged.tag = $7 AND tagged.job = member.job))
   AND job.state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR job.route = ANY($2))
+  AND ($8 = '' OR coalesce(job.queue, $8) = $8)
 ORDER BY member.job{descending}
 LIMIT $4
 
@@ -35,6 +37,7 @@ SELECT id FROM (
     SELECT id FROM {schema}.jobs
     WHERE state >= 4 AND state IN (5, 6) AND state = ANY($1::smallint[])
       AND id {behind} $3 AND ($2::integer[] IS NULL OR route = ANY($2))
+      AND ($5 = '' OR coalesce(queue, $5) = $5)
     OFFSET 0
 ) AS ended
 ORDER BY id{descending}
@@ -44,12 +47,13 @@ LIMIT $4
 -- As list_oldest, among the first $5 jobs only, which is enough if most of them match.
 -- [page.order] [page.walk] [page.filter] [act.select] Primary key of jobs, also backwards.
 SELECT id FROM (
-    SELECT id, state, route FROM {schema}.jobs
+    SELECT id, state, route, queue FROM {schema}.jobs
     WHERE id {behind} $3
     ORDER BY id{descending}
     LIMIT $5
 ) AS front
 WHERE state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR route = ANY($2))
+  AND ($6 = '' OR coalesce(queue, $6) = $6)
 ORDER BY id{descending}
 LIMIT $4
 
@@ -62,6 +66,7 @@ CROSS JOIN LATERAL (
     SELECT FROM {schema}.jobs AS job
     WHERE job.id = tagged.job AND job.state + 0 = ANY($1::smallint[])
       AND ($2::integer[] IS NULL OR job.route = ANY($2))
+      AND ($6 = '' OR coalesce(job.queue, $6) = $6)
     OFFSET 0
 ) AS found
 WHERE tagged.tag = $5
@@ -74,17 +79,17 @@ LIMIT $4
 -- [page.order] [page.walk] [page.filter] [act.select] jobs_claim, jobs_waiting, jobs_running: as
 -- many entries as there are jobs in the wanted states.
 SELECT id FROM (
-    SELECT id, state, route FROM {schema}.jobs
+    SELECT id, state, route, queue FROM {schema}.jobs
     WHERE state = 0 AND 0::smallint = ANY($1::smallint[])
     UNION ALL
-    SELECT id, state, route FROM {schema}.jobs WHERE state IN (1, 2)
+    SELECT id, state, route, queue FROM {schema}.jobs WHERE state IN (1, 2)
     UNION ALL
-    SELECT id, state, route FROM {schema}.jobs
+    SELECT id, state, route, queue FROM {schema}.jobs
     WHERE state = 3 AND 3::smallint = ANY($1::smallint[])
     OFFSET 0
 ) AS unfinished
 WHERE id {behind} $3 AND state = ANY($1::smallint[])
-  AND ($2::integer[] IS NULL OR route = ANY($2))
+  AND ($2::integer[] IS NULL OR route = ANY($2)) AND ($5 = '' OR coalesce(queue, $5) = $5)
 ORDER BY id{descending}
 LIMIT $4
 
@@ -93,6 +98,7 @@ LIMIT $4
 -- every row of jobs once: for operators, not for loops.
 SELECT state, count(*) FROM {schema}.jobs
 WHERE state = ANY($1::smallint[]) AND ($2::integer[] IS NULL OR route = ANY($2))
+  AND ($3 = '' OR coalesce(queue, $3) = $3)
 GROUP BY state
 
 -- name: count_tagged
@@ -104,6 +110,7 @@ CROSS JOIN LATERAL (
     SELECT job.state FROM {schema}.jobs AS job
     WHERE job.id = tagged.job AND job.state + 0 = ANY($1::smallint[])
       AND ($2::integer[] IS NULL OR job.route = ANY($2))
+      AND ($4 = '' OR coalesce(job.queue, $4) = $4)
     OFFSET 0
 ) AS found
 WHERE tagged.tag = $3
@@ -119,6 +126,7 @@ CROSS JOIN LATERAL (
     SELECT job.state FROM {schema}.jobs AS job
     WHERE job.id = member.job AND job.state + 0 = ANY($1::smallint[])
       AND ($2::integer[] IS NULL OR job.route = ANY($2))
+      AND ($6 = '' OR coalesce(job.queue, $6) = $6)
     OFFSET 0
 ) AS found
 WHERE member.batch = $3

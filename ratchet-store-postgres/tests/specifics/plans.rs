@@ -165,7 +165,7 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
              ('{{1}}', '{{q}}', '{{k}}', '{{{most}}}', 1, 900000, {LIMIT}, {LIMIT},
-              gen_random_uuid(), true, 7, '{{{fair}}}', true)"
+              gen_random_uuid(), true, 7, '{{{fair}}}', true, '{{}}', '{{}}')"
         )
     };
     // The plan is made for an empty table, and then used for a full one.
@@ -212,6 +212,51 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
     }
 }
 
+pub(crate) async fn a_claim_of_shared_queues_reads_only_candidates(schema: Arc<Schema>) {
+    const LIMIT: usize = 50;
+    drop(open(&schema).await);
+    let route = "INSERT INTO {schema}.routes (id, queue, kind, stamp) VALUES (1, '', 'k', 7)";
+    schema.execute(route).await.unwrap();
+    schema
+        .execute("VACUUM ANALYZE {schema}.jobs")
+        .await
+        .unwrap();
+    let sql = text(include_str!("../../src/sql/claims.sql"), "claim_jobs");
+    let sql = format!("SET plan_cache_mode = force_generic_plan; PREPARE claim AS {sql}");
+    schema.execute(&sql).await.unwrap();
+    // All queues but one, or one queue.
+    let explain = |queue: &str| {
+        format!(
+            "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE claim
+             ('{{1}}', '{{{queue}}}', '{{k}}', '{{NULL}}', 1, 900000, {LIMIT}, {LIMIT},
+              gen_random_uuid(), true, 7, '{{}}', true, '{{1}}', '{{q0}}')"
+        )
+    };
+    plan(&schema, &explain("q1")).await;
+    for state in ["never analyzed", "grown since it was analyzed", "analyzed"] {
+        match state {
+            "never analyzed" => fill(&schema, 100_000).await,
+            "analyzed" => analyze(&schema).await,
+            _ => grow(&schema).await,
+        }
+        let share = "UPDATE {schema}.jobs SET queue = 'q' || run_at / 5 % 100";
+        schema.execute(share).await.unwrap();
+        for (queue, index) in [("\"\"", "using jobs_claim"), ("q1", "using jobs_queue")] {
+            schema.execute("BEGIN").await.unwrap();
+            let plan = plan(&schema, &explain(queue)).await;
+            schema.execute("ROLLBACK").await.unwrap();
+            let context = format!("{queue}, {state}:\n{plan}");
+            assert_eq!(scanned(&plan), None, "{context}");
+            let used = plan.lines().find(|line| line.contains(index));
+            let used = used.unwrap_or_else(|| panic!("{context}"));
+            assert!(!used.contains("never executed"), "{context}");
+            for (read, line) in rows_read(&plan) {
+                assert!(read <= 5.0 * 50.0, "{read} rows: {line}\n{context}");
+            }
+        }
+    }
+}
+
 pub(crate) async fn turns_and_sleepers_are_found_without_reading_others(schema: Arc<Schema>) {
     const LIMIT: usize = 50;
     drop(open(&schema).await);
@@ -227,7 +272,7 @@ pub(crate) async fn turns_and_sleepers_are_found_without_reading_others(schema: 
             "jobs_turn",
             format!(
                 "'{{1}}', '{{q}}', '{{k}}', '{{NULL}}', 1, 900000, {LIMIT}, {LIMIT},
-                 gen_random_uuid(), true, 7, '{{1}}', true"
+                 gen_random_uuid(), true, 7, '{{1}}', true, '{{}}', '{{}}'"
             ),
         ),
         ("try_lock_routes", "jobs_asleep", "'{1}'".to_owned()),
@@ -359,9 +404,13 @@ pub(crate) async fn what_is_asked_by_tag_reads_only_jobs_that_have_it(schema: Ar
             .await
             .unwrap();
         let arguments = match name {
-            "list_tagged_oldest" => format!("('{{0,4}}', NULL, '{}', 1000, 'rare')", Uuid::nil()),
-            "list_tagged_newest" => format!("('{{0,4}}', NULL, '{}', 1000, 'rare')", Uuid::max()),
-            _ => "('{0,4}', NULL, 'rare')".to_owned(),
+            "list_tagged_oldest" => {
+                format!("('{{0,4}}', NULL, '{}', 1000, 'rare', '')", Uuid::nil())
+            }
+            "list_tagged_newest" => {
+                format!("('{{0,4}}', NULL, '{}', 1000, 'rare', '')", Uuid::max())
+            }
+            _ => "('{0,4}', NULL, 'rare', '')".to_owned(),
         };
         let explain =
             format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {name}{arguments}");
@@ -444,7 +493,7 @@ pub(crate) async fn unfinished_jobs_are_found_without_reading_those_that_have_en
     for (number, beginning) in [Uuid::nil(), Uuid::max()].iter().enumerate() {
         let explain = format!(
             "EXPLAIN (ANALYZE, TIMING off, SUMMARY off)
-             EXECUTE list_{number}('{{0,1,2,3}}', NULL, '{beginning}', 100)"
+             EXECUTE list_{number}('{{0,1,2,3}}', NULL, '{beginning}', 100, '')"
         );
         let plan = plan(&schema, &explain).await;
         assert_eq!(scanned(&plan), None, "{plan}");

@@ -46,6 +46,67 @@ WHERE state = 0 AND route = ?1 AND priority = ?2 AND run_at <= ?3 AND (run_at, i
 ORDER BY run_at, id
 LIMIT ?6
 
+-- name: claim_shared_streams
+-- As claim_streams, for shared routes (?1), without the jobs of these queues (?4, a JSON array).
+-- [claim.match] [claim.paused] [claim.live] Needs one seek of ratchet_jobs_claim per route and
+-- priority, and reads the jobs of paused and excluded queues before the first other job.
+WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
+SELECT route.id, level.priority, head.run_at, head.id
+FROM json_each(?1) AS wanted
+CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
+CROSS JOIN level
+CROSS JOIN ratchet_jobs AS head ON head.id = (
+    SELECT job.id FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_claim
+    WHERE job.state = 0 AND job.route = route.id AND job.priority = level.priority
+      AND job.run_at <= ?2
+      AND coalesce(job.queue, '') NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
+      AND coalesce(job.queue, '') NOT IN (SELECT value FROM json_each(?4))
+    ORDER BY job.run_at, job.id
+    LIMIT 1)
+WHERE route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
+  AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)
+
+-- name: claim_shared_due
+-- As claim_due, for a shared route, without the jobs of these queues (?7, a JSON array).
+-- [claim.order] [claim.match] [claim.paused] Reads one range of ratchet_jobs_claim in its order.
+SELECT run_at, id
+FROM ratchet_jobs INDEXED BY ratchet_jobs_claim
+WHERE state = 0 AND route = ?1 AND priority = ?2 AND run_at <= ?3 AND (run_at, id) > (?4, ?5)
+  AND coalesce(queue, '') NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
+  AND coalesce(queue, '') NOT IN (SELECT value FROM json_each(?7))
+ORDER BY run_at, id
+LIMIT ?6
+
+-- name: claim_queue_streams
+-- As claim_streams, for these queues (?4, a JSON array) in shared routes (?1), and with the queue.
+-- [claim.match] [claim.paused] [claim.live] Needs one seek of ratchet_jobs_queue per queue, route
+-- and priority, at no cost per job.
+WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
+SELECT route.id, level.priority, head.run_at, head.id, queue.value
+FROM json_each(?4) AS queue
+CROSS JOIN json_each(?1) AS wanted
+CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
+CROSS JOIN level
+CROSS JOIN ratchet_jobs AS head ON head.id = (
+    SELECT job.id FROM ratchet_jobs AS job INDEXED BY ratchet_jobs_queue
+    WHERE job.state = 0 AND job.queue = queue.value AND job.route = route.id
+      AND job.priority = level.priority AND job.run_at <= ?2
+    ORDER BY job.run_at, job.id
+    LIMIT 1)
+WHERE queue.value NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
+  AND route.kind NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 1)
+  AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?3 AND status <> 1)
+
+-- name: claim_queue_due
+-- As claim_due, for one queue (?7) in a shared route. [claim.order] Reads one range of
+-- ratchet_jobs_queue in its order.
+SELECT run_at, id
+FROM ratchet_jobs INDEXED BY ratchet_jobs_queue
+WHERE state = 0 AND queue = ?7 AND route = ?1 AND priority = ?2 AND run_at <= ?3
+  AND (run_at, id) > (?4, ?5)
+ORDER BY run_at, id
+LIMIT ?6
+
 -- name: claim_turns
 -- Returns the next jobs with a fair key of one route and priority, in the order of their turns,
 -- without the parked ones. [fair.turn] [fair.limit.others] Reads one range of ratchet_jobs_turn in its order.
@@ -100,7 +161,7 @@ UPDATE ratchet_jobs SET turn = ?2 WHERE id = ?1 AND state = 0
 SELECT job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
        CASE WHEN ?2 THEN data.payload END, job.data, job.flags,
-       data.lane, data.payload_version
+       data.lane, data.payload_version, job.queue
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 WHERE job.id = ?1 AND job.state = 0

@@ -4,8 +4,8 @@
 -- Stores a job, unless its id exists. [enqueue.created] [enqueue.repeat] [enqueue.due] [lane.head]
 -- [fair.turn] Uses the primary key of ratchet_jobs.
 INSERT INTO ratchet_jobs (id, state, route, priority, run_at, data, flags, created_at, fair_key,
-                          fair_cost, turn)
-VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?10, ?11)
+                          fair_cost, turn, queue)
+VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?10, ?11, ?12)
 ON CONFLICT (id) DO NOTHING
 
 -- name: enqueue_data
@@ -116,7 +116,7 @@ SELECT job.id, job.state, job.route, job.priority, job.run_at, job.created_at, j
            (SELECT group_concat(tagged.tag, char(10)) FROM ratchet_job_tags AS tagged
             WHERE tagged.job = job.id)
        END,
-       data.payload_version, job.flags, job.fair_key, job.fair_cost
+       data.payload_version, job.flags, job.fair_key, job.fair_cost, job.queue
 FROM ratchet_jobs AS job
 LEFT JOIN ratchet_job_data AS data ON data.id = job.data
 LEFT JOIN ratchet_job_notes AS notes ON notes.job = job.id

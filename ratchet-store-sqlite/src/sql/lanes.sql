@@ -17,7 +17,7 @@ INSERT INTO ratchet_lane_jobs (job, queue, lane, seq) VALUES (?1, ?2, ?3, ?4)
 
 -- name: lane_of
 -- Returns the queue and the lane with which a job was enqueued. [lane.requeue] Uses primary keys.
-SELECT route.queue, data.lane
+SELECT coalesce(job.queue, route.queue), data.lane
 FROM ratchet_jobs AS job
 JOIN ratchet_routes AS route ON route.id = job.route
 JOIN ratchet_job_data AS data ON data.id = job.data

@@ -17,13 +17,15 @@ const OPERATORS: [&str; 4] = [
 ];
 /// Objects that any statement may scan, as query plans name them: tables that do not grow with the
 /// number of jobs, and rows that are not in a table.
-const SMALL: [&str; 15] = [
+const SMALL: [&str; 18] = [
     "(subquery",
     "5 CONSTANT ROWS",
     "CONSTANT ROW",
+    "head",
     "json_each ",
     "level",
     "permit",
+    "queue VIRTUAL TABLE",
     "ratchet_fair_limits",
     "ratchet_jobs USING INDEX ratchet_jobs_running",
     "ratchet_nodes",
@@ -32,7 +34,8 @@ const SMALL: [&str; 15] = [
     "ratchet_routes",
     "recurring",
     "route",
-    "wanted ",
+    "shared",
+    "wanted",
 ];
 
 /// Returns all statements by their names.

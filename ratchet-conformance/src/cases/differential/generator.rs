@@ -19,7 +19,7 @@ use crate::build::{json, name};
 
 /// The queues that the steps use. This list and the following ones are short, so that several steps
 /// use the same names and affect each other.
-const QUEUES: [&str; 3] = ["default", "images", "Größe"];
+const QUEUES: [&str; 4] = ["default", "images", "Größe", "groupe"];
 const KINDS: [&str; 3] = ["resize", "mail", "kind"];
 const CAPABILITIES: [&str; 2] = ["gpu", "arm"];
 pub(super) const LOCKS: [&str; 2] = ["leader", "lock"];
@@ -167,8 +167,8 @@ impl Generator {
             77..80 => self.purge(),
             80..86 => self.node(),
             86..88 if self.fair_limits && self.random.bool() => self.fair_limit(),
-            86..88 => self.queue(),
-            88..91 => self.permits(),
+            86..89 => self.queue(),
+            89..91 => self.permits(),
             91..93 => self.rates(),
             93..96 => self.lock(),
             96..99 => self.advance(),
@@ -376,6 +376,9 @@ impl Generator {
     }
 
     fn queue(&mut self) -> Step {
+        if self.chance(25) {
+            return Step::SeparateQueues;
+        }
         let scope = match self.chance(60) {
             true => PauseScope::Queue(name(self.pick(&QUEUES))),
             false => PauseScope::Kind(name(self.pick(&KINDS))),

@@ -36,6 +36,7 @@ pub(super) enum Step {
     Sweep(NodeSweep),
     Pause(PauseRequest),
     Resume(PauseScope),
+    SeparateQueues,
     Acquire(Name, Name, Duration),
     Renew(Name, Name, Fence, Duration),
     Release(Name, Name, Fence),
@@ -197,6 +198,11 @@ impl Step {
             Self::Sweep(sweep) => Answer::Swept(nodes.sweep_nodes(sweep).await?),
             Self::Pause(request) => Answer::Changed(queues.pause(request).await?),
             Self::Resume(scope) => Answer::Changed(queues.resume(scope).await?),
+            Self::SeparateQueues => {
+                // How many jobs move depends on the store.
+                queues.separate_queues(2).await?;
+                Answer::Nothing
+            }
             Self::Acquire(name, owner, ttl) => {
                 Answer::Acquired(locks.acquire(name, owner, *ttl).await?)
             }

@@ -96,6 +96,9 @@ async fn tick(run: &MaintenanceHandles) {
     if let Err(error) = forget_rates(run).await {
         tracing::warn!(%error, "could not delete unused rates");
     }
+    if let Err(error) = separate_queues(run).await {
+        tracing::warn!(%error, "could not move the jobs of paused queues to routes of their own");
+    }
     if let Some(age) = retention.batches() {
         let request = BatchPurge::new(age, PASS).guarded(guard.clone());
         let pass = || purge_batches(run, &request);
@@ -174,6 +177,20 @@ async fn purge_batches(run: &MaintenanceHandles, request: &BatchPurge) -> Result
         }
     });
     purge.await
+}
+
+/// Moves the jobs of paused and excluded queues to routes of their own. This changes no answer of
+/// the store, so the call needs no guard.
+async fn separate_queues(run: &MaintenanceHandles) -> Result<()> {
+    let calls = &run.common.calls;
+    loop {
+        let moved = calls.call("separate_queues", |store| {
+            store.queues().separate_queues(PASS)
+        });
+        if moved.await? < PASS as u64 {
+            return Ok(());
+        }
+    }
 }
 
 /// Deletes unused rates. The state of an unused rate equals the state of a rate that no job has

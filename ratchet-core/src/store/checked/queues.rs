@@ -4,6 +4,7 @@ use async_trait::async_trait;
 
 use super::{Checked, check};
 use crate::error::Result;
+use crate::limits::check_limit;
 use crate::model::{DueRoute, PauseInfo, PauseRequest, PauseScope, QueueInfo};
 use crate::name::Name;
 use crate::store::{Changed, QueueStore, Store};
@@ -45,5 +46,13 @@ impl<S: Store + ?Sized> QueueStore for Checked<S> {
         }
         self.call("count_due", || self.store.queues().count_due(queue, limit))
             .await
+    }
+
+    async fn separate_queues(&self, limit: usize) -> Result<u64> {
+        check("separate_queues", check_limit("limit", limit))?;
+        self.call("separate_queues", || {
+            self.store.queues().separate_queues(limit)
+        })
+        .await
     }
 }

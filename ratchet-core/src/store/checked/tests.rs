@@ -185,6 +185,8 @@ async fn what_is_refused_reaches_no_store() {
     let rates = vec![RateRequest::new(name("key"), rate); many];
     assert_refused(store.take(&rates).await, "take", "requests");
     assert_refused(store.forget_idle(0).await, "forget_idle", "limit");
+    let separated = store.separate_queues(0).await;
+    assert_refused(separated, "separate_queues", "limit");
     let batches = vec![BatchId::new(); many];
     assert_refused(store.batches(&batches).await, "batches", "ids");
     assert_refused(
