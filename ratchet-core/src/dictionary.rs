@@ -320,8 +320,9 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
         shared.map(|(id, shared)| (*id, shared.clone())).collect()
     }
 
-    /// Returns the entries to add so that the queues that the request excludes become own. Without
-    /// them, claims would skip the jobs of these queues again and again.
+    /// Returns the entries to add so that the jobs of the queues that the request excludes are moved
+    /// to routes of their own. Without them, claims would skip these jobs again and again. An own
+    /// queue needs one too: jobs that were stored before it became own may become pending again.
     #[must_use]
     pub fn markers(&self, request: &ClaimRequest) -> Vec<RouteEntry> {
         let Selection::Except(excluded) = &request.queues else {
@@ -330,7 +331,9 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
         if self.shared.is_empty() {
             return Vec::new();
         }
-        let unmarked = excluded.iter().filter(|queue| !self.own.contains(*queue));
+        let unmarked = excluded
+            .iter()
+            .filter(|queue| !self.marked.contains(*queue));
         let unmarked: BTreeSet<&Name> = unmarked.collect();
         unmarked
             .into_iter()
@@ -444,6 +447,11 @@ mod tests {
         let streams = all.streams(&excluding);
         assert_eq!(streams.shared.len(), 1);
         assert_eq!(streams.queues, Selection::Except(vec![name("a")]));
+        // A queue may be own for another reason while jobs of it are in the shared route.
+        let own_queue =
+            ClaimRequest::new(NodeId::new(), 1).queues(Selection::Except(vec![name("own")]));
+        all.add(10, RouteEntry::Own(route("own", "k")), false);
+        assert_eq!(all.markers(&own_queue), [RouteEntry::Marker(name("own"))]);
     }
 
     #[test]

@@ -66,6 +66,10 @@ async fn tick(run: &MaintenanceHandles) {
         // On a store with guards, a missing guard means that this node no longer leads.
         return;
     }
+    // Before the passes that may take long: until then, claims skip the jobs of these queues.
+    if let Err(error) = separate_queues(run).await {
+        tracing::warn!(%error, "could not move the jobs of paused queues to routes of their own");
+    }
     let retention = &run.common.config.retention;
     let maintained = &run.totals.maintained;
     for (state, retain) in retention.states() {
@@ -95,9 +99,6 @@ async fn tick(run: &MaintenanceHandles) {
     }
     if let Err(error) = forget_rates(run).await {
         tracing::warn!(%error, "could not delete unused rates");
-    }
-    if let Err(error) = separate_queues(run).await {
-        tracing::warn!(%error, "could not move the jobs of paused queues to routes of their own");
     }
     if let Some(age) = retention.batches() {
         let request = BatchPurge::new(age, PASS).guarded(guard.clone());
@@ -187,7 +188,8 @@ async fn separate_queues(run: &MaintenanceHandles) -> Result<()> {
         let moved = calls.call("separate_queues", |store| {
             store.queues().separate_queues(PASS)
         });
-        if moved.await? < PASS as u64 {
+        // A store may move fewer jobs than the limit because claims take some of them meanwhile.
+        if moved.await? == 0 {
             return Ok(());
         }
     }
