@@ -362,10 +362,14 @@ cases! {
         let node = cx.node().await;
         let id = node.add(fleeting()).await;
         cx.advance(MINUTE).await;
+        // The job becomes a dead letter without a body, so it keeps its expiry until the requeue.
         let token = node.take().await;
-        node.fail(token).await;
-        assert_eq!(node.state(id).await, Failed);
-        assert!(!node.get(id).await.is_expired());
+        let failed = Outcome::Failed { error: "unreadable".to_owned() };
+        let failed = Settlement::new(token, failed).without_attempt();
+        assert_eq!(node.settle_all(&[failed]).await, [Fenced::Applied]);
+        let dead = node.get(id).await;
+        assert_eq!((dead.state, dead.is_expired()), (Failed, false));
+        assert!(dead.expires_at.is_some());
         assert_eq!(node.act(id, JobAction::Requeue).await, ActionOutcome::Became(Pending));
         assert_eq!(node.get(id).await.expires_at, None);
         cx.advance(HOUR).await;
