@@ -11,6 +11,8 @@ use crate::error::{Failure, Result};
 
 /// How long a measurement of the server's time is used.
 const MEASURED_FOR: Duration = Duration::from_secs(15 * 60);
+/// How long after a failed measurement the next one begins.
+const MEASURED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// By how much the clock of the machine and the monotonic clock may differ until the server's time
 /// is measured again. They differ after the machine was suspended, or its clock was set.
 const AGREES_TO: i64 = 2_000;
@@ -60,6 +62,8 @@ pub(crate) struct Estimate {
 #[derive(Clone, Copy, Debug)]
 struct State {
     measured: Measured,
+    /// The server's time is not measured again before this moment.
+    not_before: Instant,
     /// The latest time that a command or a read of this process has had.
     latest: i64,
 }
@@ -121,9 +125,13 @@ fn elapsed(from: &Moment, to: &Moment) -> i64 {
 impl Clock {
     /// Creates the estimate from a measurement.
     pub(crate) fn estimate(measured: Measured, machine: Option<ManualClock>) -> Self {
-        let latest = i64::MIN;
+        let state = State {
+            measured,
+            not_before: measured.began.monotonic,
+            latest: i64::MIN,
+        };
         Self::Estimate(Estimate {
-            state: Mutex::new(State { measured, latest }),
+            state: Mutex::new(state),
             machine,
         })
     }
@@ -162,7 +170,18 @@ impl Clock {
     pub(crate) fn is_old(&self) -> bool {
         match self {
             Self::Manual(_) => false,
-            Self::Estimate(estimate) => estimate.measured().is_old(&self.moment()),
+            Self::Estimate(estimate) => {
+                let now = self.moment();
+                let state = *estimate.lock();
+                now.monotonic >= state.not_before && state.measured.is_old(&now)
+            }
+        }
+    }
+
+    /// Uses the old measurement for a while, because a new one has failed.
+    pub(crate) fn postpone(&self) {
+        if let Self::Estimate(estimate) = self {
+            estimate.lock().not_before = time::monotonic() + MEASURED_AGAIN_AFTER;
         }
     }
 

@@ -12,15 +12,22 @@ use ratchet_core::{InvalidInput, Result, StoreError, StoreErrorKind};
 use url::Url;
 
 use crate::bucket::{self, Bucket};
+use crate::budget::Budget;
 use crate::clock::{self, Clock};
 use crate::error::Failure;
 use crate::log::Log;
 use crate::open;
 use crate::store::ObjectStore;
 
-/// Processes rely on what they have read [`STALE_AFTER`](crate::log::STALE_AFTER) ago, whatever
-/// the retention of the other processes is.
-const SHORTEST_RETENTION: Duration = Duration::from_secs(30 * 60);
+/// How much longer than a request can live the retention must be. Processes rely on what they have
+/// read [`STALE_AFTER`](crate::view::STALE_AFTER) ago, whatever the retention of the others is.
+const RETENTION_MARGIN: Duration = Duration::from_secs(15 * 60);
+/// The retention if the requests live shorter.
+const RETENTION: Duration = Duration::from_secs(60 * 60);
+/// Services refuse requests that were signed more than 15 minutes ago.
+const SIGNED_LIFE: Duration = Duration::from_secs(15 * 60);
+/// Services accept a request as long as its token is valid: often an hour, and up to a day.
+const TOKEN_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// URL schemes that this backend accepts.
 pub const SCHEMES: [&str; 4] = ["s3", "az", "gs", "file"];
@@ -56,8 +63,10 @@ pub const SCHEMES: [&str; 4] = ["s3", "az", "gs", "file"];
 pub struct Builder {
     target: Target,
     deadline: Duration,
-    retention: Duration,
+    retention: Option<Duration>,
+    request_life: Option<Duration>,
     snapshot_every: u32,
+    puts_per_minute: Option<u32>,
     pauses: [Duration; 2],
     migrate: bool,
     clock: TestClock,
@@ -95,8 +104,10 @@ impl Builder {
         Self {
             target,
             deadline: Duration::from_secs(30),
-            retention: Duration::from_secs(60 * 60),
+            retention: None,
+            request_life: None,
             snapshot_every: 1_000,
+            puts_per_minute: None,
             pauses: [Duration::from_millis(500), Duration::from_secs(30)],
             migrate: true,
             clock: TestClock::None,
@@ -109,19 +120,50 @@ impl Builder {
         self
     }
 
-    /// Sets how old segments and snapshots must be before they are deleted. The default is one
-    /// hour, and the minimum is 30 minutes.
+    /// Sets how old segments and snapshots must be before they are deleted. The minimum is 15
+    /// minutes more than [`request_life`](Self::request_life). The default is one hour, or the
+    /// minimum if that is longer.
     ///
     /// A process that has not looked at the log for five minutes first makes sure that the log
     /// still contains what it needs. If not, it starts again from a snapshot.
     pub fn retention(mut self, retention: Duration) -> Self {
-        self.retention = retention;
+        self.retention = Some(retention);
+        self
+    }
+
+    /// Sets for how long the service may accept a request of any process of this log after it was
+    /// made. Set the same in all processes.
+    ///
+    /// A virtual machine that was paused may not notice it: its clocks stand still. Then a process
+    /// of this machine relies on the service to refuse its old requests, or on the
+    /// [retention](Self::retention) to keep the objects with which its puts conflict.
+    ///
+    /// The default depends on the URL:
+    ///
+    /// | requests | accepted for |
+    /// |---|---|
+    /// | `s3://`, and `az://` with an account key: each request is signed, with its time | 15 minutes |
+    /// | `gs://`, other `az://`, and clients of the application: tokens, which may be valid for an hour or a day | 24 hours |
+    /// | `file://`: a directory of one machine, whose processes are paused together | 15 minutes |
+    pub fn request_life(mut self, life: Duration) -> Self {
+        self.request_life = Some(life);
         self
     }
 
     /// Sets after how many segments a snapshot follows. The default is 1,000.
     pub fn snapshot_every(mut self, segments: u32) -> Self {
         self.snapshot_every = segments;
+        self
+    }
+
+    /// Sets how many objects this process puts in a minute at most, after it has opened the store.
+    /// The default is no limit.
+    ///
+    /// Puts are the most expensive requests. With a limit, calls that change something wait until
+    /// the next put may begin, and share it. Calls that only read do not wait. The time between two
+    /// puts may be at most half of the [deadline](Self::deadline).
+    pub fn puts_per_minute(mut self, puts: u32) -> Self {
+        self.puts_per_minute = Some(puts);
         self
     }
 
@@ -173,14 +215,14 @@ impl Builder {
     /// # Errors
     /// `Misconfigured`, which names the first invalid setting.
     pub fn check(&self) -> Result<()> {
-        let checked = self.check_settings().and_then(|()| self.bucket().map(drop));
+        let checked = self.check_settings().and_then(|()| self.locate().map(drop));
         checked.map_err(|error| error.during("check settings"))
     }
 
     /// Opens the store. If the bucket contains none, begins a new one.
     ///
     /// Checks that the service supports conditional writes: of several puts of a probe, exactly one
-    /// must succeed.
+    /// must succeed. Then replaces the probe, and deletes it.
     ///
     /// # Errors
     /// `Misconfigured` if a setting or the URL is invalid, the credentials are refused, or the
@@ -193,8 +235,8 @@ impl Builder {
     pub async fn connect(self) -> Result<Checked<ObjectStore>> {
         const OPERATION: &str = "connect";
         self.check_settings()?;
-        let bucket = self.bucket()?;
-        let opened = self.open(bucket).await;
+        let (bucket, retention) = self.locate()?;
+        let opened = self.open(bucket, retention).await;
         let log = opened.map_err(|failure| failure.during(OPERATION))?;
         Ok(Checked::new(ObjectStore::new(
             Arc::new(log),
@@ -203,8 +245,12 @@ impl Builder {
         )))
     }
 
-    pub(crate) async fn open(&self, bucket: Bucket) -> std::result::Result<Log, Failure> {
-        bucket::check_conditions(&bucket).await?;
+    async fn open(
+        &self,
+        mut bucket: Bucket,
+        retention: Duration,
+    ) -> std::result::Result<Log, Failure> {
+        bucket::check_service(&bucket).await?;
         let machine = match &self.clock {
             TestClock::Machine(clock) => Some(clock.clone()),
             _ => None,
@@ -213,15 +259,16 @@ impl Builder {
             TestClock::Store(clock) => Clock::Manual(clock.clone()),
             _ => {
                 let moment = || clock::moment(machine.as_ref());
-                let measured = bucket::measure(&bucket, moment).await?;
+                let measured = bucket::repeated(|| bucket::measure(&bucket, moment)).await?;
                 Clock::estimate(measured, machine)
             }
         };
         let opened = open::open(&bucket, self.migrate).await?;
+        bucket.budget = self.puts_per_minute.map(Budget::new);
         Ok(Log::new(
             bucket,
             clock,
-            self.retention,
+            retention,
             self.snapshot_every.into(),
             opened,
         ))
@@ -232,16 +279,17 @@ impl Builder {
         if self.deadline.is_zero() {
             return Err(misconfigured("deadline", "is zero"));
         }
-        if self.retention < SHORTEST_RETENTION {
-            let problem = format!(
-                "is {:?}; the minimum is {SHORTEST_RETENTION:?}, because processes that were \
-                 suspended need the log of that time",
-                self.retention
-            );
-            return Err(misconfigured("retention", problem));
-        }
         if self.snapshot_every == 0 {
             return Err(misconfigured("snapshot_every", "is zero"));
+        }
+        if let Some(puts) = self.puts_per_minute
+            && Budget::interval(puts) > self.deadline / 2
+        {
+            let problem = format!(
+                "is {puts}; with a deadline of {:?}, a call may wait half as long for a put",
+                self.deadline
+            );
+            return Err(misconfigured("puts_per_minute", problem));
         }
         if shortest.is_zero() || shortest > longest {
             let problem = format!("has the pauses {shortest:?} to {longest:?}");
@@ -250,12 +298,28 @@ impl Builder {
         Ok(())
     }
 
-    pub(crate) fn bucket(&self) -> Result<Bucket> {
-        let (store, prefix) = match &self.target {
-            Target::Store(store, prefix) => (Arc::clone(store), parse_prefix(prefix)?),
+    /// Returns the bucket and the retention.
+    fn locate(&self) -> Result<(Bucket, Duration)> {
+        let (client, prefix) = match &self.target {
+            Target::Store(store, prefix) => {
+                let client = Client::new(Arc::clone(store), TOKEN_LIFE);
+                (client, parse_prefix(prefix)?)
+            }
             Target::Url(url) => parse(url)?,
         };
-        Ok(Bucket::new(store, prefix, self.deadline))
+        let life = self.request_life.unwrap_or(client.request_life);
+        let shortest = life.saturating_add(RETENTION_MARGIN);
+        let retention = self.retention.unwrap_or(RETENTION.max(shortest));
+        if retention < shortest {
+            let problem = format!(
+                "is {retention:?}; the minimum is {shortest:?}, because the service may accept a \
+                 request {life:?} after it was made (`request_life`), and processes that were \
+                 suspended need the log of that time"
+            );
+            return Err(misconfigured("retention", problem));
+        }
+        let bucket = Bucket::new(client.store, prefix, self.deadline);
+        Ok((bucket, retention))
     }
 }
 
@@ -270,7 +334,23 @@ fn misconfigured(what: &'static str, problem: impl Into<String>) -> StoreError {
         .with_source(InvalidInput::new(what, problem))
 }
 
-type Located = (Arc<dyn object_store::ObjectStore>, Path);
+/// The client for a service.
+struct Client {
+    store: Arc<dyn object_store::ObjectStore>,
+    /// How long after it was made the service may accept a request.
+    request_life: Duration,
+}
+
+impl Client {
+    fn new(store: Arc<dyn object_store::ObjectStore>, request_life: Duration) -> Self {
+        Self {
+            store,
+            request_life,
+        }
+    }
+}
+
+type Located = (Client, Path);
 
 fn parse_prefix(prefix: &str) -> Result<Path> {
     Path::parse(prefix).map_err(|error| misconfigured("the prefix", format!("is invalid: {error}")))
@@ -291,7 +371,7 @@ fn parse(text: &str) -> Result<Located> {
     }
     let prefix = Path::from_url_path(url.path())
         .map_err(|error| misconfigured("the URL", format!("has an invalid path: {error}")))?;
-    let store = match url.scheme() {
+    let client = match url.scheme() {
         "s3" => s3(&url),
         "az" => azure(&url),
         "gs" => google(&url),
@@ -301,7 +381,7 @@ fn parse(text: &str) -> Result<Located> {
             return Err(misconfigured("the URL", problem));
         }
     }?;
-    Ok((store, prefix))
+    Ok((client, prefix))
 }
 
 /// Creates the client for a directory, and the directory.
@@ -315,7 +395,7 @@ fn directory(url: &Url) -> Result<Located> {
     std::fs::create_dir_all(&path).map_err(|error| failed(&error))?;
     let store = LocalFileSystem::new_with_prefix(path).map_err(|error| failed(&error))?;
     let store = store.with_fsync(true);
-    Ok((Arc::new(store), Path::default()))
+    Ok((Client::new(Arc::new(store), SIGNED_LIFE), Path::default()))
 }
 
 /// The client does not repeat requests: of a put, the log must know that an earlier request may
@@ -328,19 +408,26 @@ fn repeats() -> object_store::RetryConfig {
     }
 }
 
-/// Defines how to create the client of a service, whose feature may be disabled.
+/// Defines how to create the client of a service, whose feature may be disabled. `$signs` returns
+/// whether the builder's client signs each request.
 macro_rules! service {
-    ($name:ident, $feature:literal, $builder:path) => {
+    ($name:ident, $feature:literal, $builder:path, $signs:expr) => {
         #[cfg(feature = $feature)]
-        fn $name(url: &Url) -> Result<Arc<dyn object_store::ObjectStore>> {
+        fn $name(url: &Url) -> Result<Client> {
             let builder = <$builder>::from_env().with_url(url.as_str());
+            let signs: fn(&$builder) -> bool = $signs;
+            let life = if signs(&builder) {
+                SIGNED_LIFE
+            } else {
+                TOKEN_LIFE
+            };
             let store = builder.with_retry(repeats()).build();
             let store = store.map_err(|error| misconfigured("the URL", error.to_string()))?;
-            Ok(Arc::new(store))
+            Ok(Client::new(Arc::new(store), life))
         }
 
         #[cfg(not(feature = $feature))]
-        fn $name(url: &Url) -> Result<Arc<dyn object_store::ObjectStore>> {
+        fn $name(url: &Url) -> Result<Client> {
             let problem = format!(
                 "has the scheme `{}`, which needs the Cargo feature `{}` of \
                  ratchet-jobs-store-object",
@@ -352,6 +439,23 @@ macro_rules! service {
     };
 }
 
-service!(s3, "aws", object_store::aws::AmazonS3Builder);
-service!(azure, "azure", object_store::azure::MicrosoftAzureBuilder);
-service!(google, "gcp", object_store::gcp::GoogleCloudStorageBuilder);
+service!(s3, "aws", object_store::aws::AmazonS3Builder, |builder| {
+    let unsigned = builder.get_config_value(&object_store::aws::AmazonS3ConfigKey::SkipSignature);
+    unsigned.as_deref() != Some("true")
+});
+service!(
+    azure,
+    "azure",
+    object_store::azure::MicrosoftAzureBuilder,
+    |builder| {
+        use object_store::azure::AzureConfigKey::{AccessKey, Token};
+        let value = |key| builder.get_config_value(key);
+        value(&AccessKey).is_some() && value(&Token).is_none()
+    }
+);
+service!(
+    google,
+    "gcp",
+    object_store::gcp::GoogleCloudStorageBuilder,
+    |_| false
+);

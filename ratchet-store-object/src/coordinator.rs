@@ -4,6 +4,7 @@
 //! segments, more and more rarely while there are none.
 
 use std::fmt;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use ratchet_core::cluster::{ClusterCoordinator, Wakeup, WakeupStream};
 use tokio::runtime::Handle;
 
 use crate::log::Log;
+
+/// After how many looks the task also looks whether another process waits for a snapshot.
+const LOOKS: u32 = 16;
 
 /// The coordinator of the store. Clones share the task.
 #[derive(Clone)]
@@ -41,7 +45,8 @@ impl ObjectCoordinator {
         }
         // Without a runtime, nodes find the jobs of other processes only by polling.
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(look(Arc::downgrade(&self.0), self.0.pauses));
+            let news = self.0.log.news();
+            runtime.spawn(look(Arc::downgrade(&self.0), self.0.pauses, news));
             *is_looking = true;
         }
     }
@@ -53,9 +58,10 @@ fn lock(inside: &Inside) -> std::sync::MutexGuard<'_, bool> {
 }
 
 /// Looks for new segments, until the coordinator is dropped or has no subscriber. The log itself
-/// wakes the subscribers.
-async fn look(inside: Weak<Inside>, [shortest, longest]: [Duration; 2]) {
+/// wakes the subscribers. `news` is [`Log::news`] at the beginning.
+async fn look(inside: Weak<Inside>, [shortest, longest]: [Duration; 2], mut news: u64) {
     let mut pause = shortest;
+    let mut looks = 0;
     loop {
         tokio::time::sleep(pause).await;
         let Some(inside) = inside.upgrade() else {
@@ -69,15 +75,19 @@ async fn look(inside: Weak<Inside>, [shortest, longest]: [Duration; 2]) {
                 return;
             }
         }
-        let before = inside.log.news();
         // Calls of this process look as well.
         if !inside.log.was_current_within(pause)
-            && let Err(failure) = inside.log.refresh().await
+            && let Err(failure) = inside.log.look().await
         {
             tracing::debug!(?failure, "could not look for new jobs of other processes");
         }
-        let is_news = inside.log.news() != before;
-        pause = if is_news {
+        looks += 1;
+        if looks >= LOOKS && inside.log.give_snapshot().await {
+            looks = 0;
+        }
+        // Another call can have found the news during the pause.
+        let before = mem::replace(&mut news, inside.log.news());
+        pause = if news != before {
             shortest
         } else {
             (pause * 2).min(longest)

@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 ///
 /// Increase it with every change of `ratchet_core::memory` after which the same commands may give
 /// other data or other answers.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// The header of an object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub(crate) struct Header {
     pub(crate) number: u64,
     /// Identifies the segment, also among several that were put under its number.
     pub(crate) id: Uuid,
+    /// The id of the segment before this one. Nil in the first segment, and in other objects.
+    pub(crate) previous: Uuid,
     /// The time of the commands, in milliseconds since 1970; or that of the last one in a snapshot.
     pub(crate) at: i64,
 }
@@ -38,8 +40,15 @@ impl Header {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             number,
             id,
+            previous: Uuid::nil(),
             at,
         }
+    }
+
+    /// Returns the header of a segment that follows the segment with this id.
+    pub(crate) const fn after(mut self, previous: Uuid) -> Self {
+        self.previous = previous;
+        self
     }
 }
 

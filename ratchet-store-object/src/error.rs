@@ -88,10 +88,17 @@ impl Failure {
 
     /// The same failure of a call that may have taken effect.
     pub(crate) fn unknown(mut self) -> Self {
-        if self.refused {
+        if !self.kind.is_transient() {
             self.kind = StoreErrorKind::Unavailable;
-            self.refused = false;
+            self.text = format!("{}; whether the call took effect is unknown", self.text).into();
         }
+        self.refused = false;
+        self
+    }
+
+    /// The same failure of a request without which the store cannot be used.
+    pub(crate) fn needed(mut self, why: &str) -> Self {
+        self.text = format!("{}; {why}", self.text).into();
         self
     }
 

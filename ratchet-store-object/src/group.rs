@@ -18,6 +18,8 @@ pub(crate) enum Request {
     Append(Append),
     /// A call that reads the data.
     Refresh(oneshot::Sender<Result<()>>),
+    /// A look for commands of other processes, which needs no exact time.
+    Look(oneshot::Sender<Result<()>>),
 }
 
 /// A call with a command.
@@ -68,14 +70,14 @@ impl Request {
     pub(crate) fn is_awaited(&self) -> bool {
         match self {
             Self::Append(append) => append.is_awaited(),
-            Self::Refresh(done) => !done.is_closed(),
+            Self::Refresh(done) | Self::Look(done) => !done.is_closed(),
         }
     }
 
     pub(crate) fn fail(self, failure: &Failure) {
         match self {
             Self::Append(append) => drop(append.answer.send(Err(failure.clone()))),
-            Self::Refresh(done) => drop(done.send(Err(failure.clone()))),
+            Self::Refresh(done) | Self::Look(done) => drop(done.send(Err(failure.clone()))),
         }
     }
 }
@@ -90,14 +92,19 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Takes from `group` the calls of the next segment, whose commands get the time `at`.
-    pub(crate) fn take(group: &mut Vec<Request>, data: &Snapshot, at: i64) -> Self {
+    /// Takes from `group` the calls of the next segment, whose commands get the time `at`. If this
+    /// process may not put now, those that change something remain.
+    pub(crate) fn take(group: &mut Vec<Request>, data: &Snapshot, at: i64, may_put: bool) -> Self {
         let mut plan = Self::default();
         let mut bytes = 0;
         let mut requests = mem::take(group).into_iter();
         for request in requests.by_ref() {
             match request {
                 Request::Append(append) if data.unchanged_by(&append.command, at).is_none() => {
+                    if !may_put {
+                        group.push(Request::Append(append));
+                        continue;
+                    }
                     let depends = append.command.depends_on_data();
                     let is_full = bytes >= MAX_BYTES || plan.writes.len() >= MAX_COMMANDS;
                     if is_full || (depends && !plan.writes.is_empty()) {
@@ -128,6 +135,10 @@ impl Plan {
         plan
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.reads.is_empty()
+    }
+
     /// Returns whether a caller still waits for a command of the segment.
     pub(crate) fn is_awaited(&self) -> bool {
         self.writes.iter().any(Append::is_awaited)
@@ -144,7 +155,7 @@ impl Plan {
     pub(crate) fn answer_reads(&mut self, data: &Snapshot, at: i64) {
         for request in mem::take(&mut self.reads) {
             match request {
-                Request::Refresh(done) => drop(done.send(Ok(()))),
+                Request::Refresh(done) | Request::Look(done) => drop(done.send(Ok(()))),
                 Request::Append(append) => match data.unchanged_by(&append.command, at) {
                     Some(answer) => drop(append.answer.send(Ok(answer))),
                     None => self.reads.push(Request::Append(append)),

@@ -34,6 +34,7 @@
 //! as long as one put. Each call that changes something is part of a put, such as each heartbeat.
 
 mod bucket;
+mod budget;
 mod clock;
 mod config;
 mod coordinator;

@@ -3,19 +3,24 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
+use std::pin::pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::select;
 use futures_util::{FutureExt, StreamExt, stream};
-use ratchet_core::StoreErrorKind;
 use ratchet_core::cluster::{ClusterCoordinator, InProcessCoordinator, Wakeup};
 use ratchet_core::memory::{Answer, Command, CommandLog, Entry, Snapshot};
-use tokio::sync::{oneshot, watch};
+use ratchet_core::{StoreErrorKind, time};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::bucket::{self, Bucket, Created, Found};
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::document::{self, Header, Segment};
 use crate::error::{Failure, Result};
@@ -25,14 +30,14 @@ use crate::snapshots::Snapshots;
 use crate::turns::Turns;
 use crate::view::View;
 
-/// How many segments a process that is far behind requests at once.
-const WINDOW: u64 = 16;
+/// How many segments a process that is far behind requests at once at most, and after how many
+/// bytes it requests fewer. A process that reads slowly must still be faster than others write.
+const WINDOW: u64 = 64;
+const WINDOW_BYTES: usize = 16 << 20;
 /// How often a process starts again from a snapshot, because the segments it needs were deleted.
 const RELOADS: u32 = 5;
-/// After this time without a look at the log, a process checks that no segment after its view was
-/// deleted. It must be shorter than the shortest retention of any process by what the clocks of a
-/// paused machine can hide: services refuse requests that were signed 15 minutes ago.
-pub(crate) const STALE_AFTER: Duration = Duration::from_secs(5 * 60);
+/// How long after a process has asked for a snapshot it asks again.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// The pauses before a put whose outcome is unknown is examined: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
@@ -43,19 +48,25 @@ pub(crate) struct Log {
     pub(crate) retention: Duration,
     /// A snapshot follows each segment whose number is a multiple of this one.
     pub(crate) snapshot_every: u64,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) data: Arc<Mutex<Snapshot>>,
     /// The time of the last command in the data.
     at: AtomicI64,
+    /// The number of the last segment whose commands were applied, or are being applied.
+    applied: AtomicU64,
     queue: Mutex<Queue>,
+    /// Notified when a call is added to the queue.
+    arrived: Notify,
     /// Whether the task runs that serves the queue.
     serving: watch::Sender<bool>,
-    view: tokio::sync::Mutex<View>,
+    pub(crate) view: tokio::sync::Mutex<View>,
     turns: Mutex<Turns>,
     pub(crate) wakeups: InProcessCoordinator,
     pub(crate) hooks: Hooks,
     /// How many segments of other processes were applied that may have made jobs claimable.
     news: AtomicU64,
+    /// When this process last asked for a snapshot.
+    asked: Mutex<Option<Instant>>,
 }
 
 /// The calls that no group contains yet.
@@ -111,16 +122,19 @@ impl Log {
             clock,
             retention,
             snapshot_every,
-            snapshots: Snapshots::new(opened.view.number),
+            snapshots: Arc::new(Snapshots::new(opened.view.number)),
             at: AtomicI64::new(opened.view.at),
+            applied: AtomicU64::new(opened.view.number),
             data: Arc::new(Mutex::new(opened.data)),
             queue: Mutex::default(),
+            arrived: Notify::new(),
             serving: watch::Sender::new(false),
             view: tokio::sync::Mutex::new(opened.view),
             turns: Mutex::new(Turns::new()),
             wakeups: InProcessCoordinator::new(),
             hooks: Hooks::default(),
             news: AtomicU64::new(0),
+            asked: Mutex::default(),
         }
     }
 
@@ -128,10 +142,14 @@ impl Log {
     /// applied to it or read from it any more.
     pub(crate) fn data(&self) -> Result<MutexGuard<'_, Snapshot>> {
         self.data.lock().map_err(|_| {
+            let segment = self.bucket.segment(self.applied.load(Ordering::SeqCst));
             Failure::new(
                 StoreErrorKind::Other,
-                "this process panicked while it applied a command, so its data is incomplete; \
-                 restart the process",
+                format!(
+                    "this process panicked while it applied a command of the object {segment}, so \
+                     its data is incomplete; restart the process; if it panics at this object \
+                     again, so does every process: use a version of Ratchet without this mistake"
+                ),
             )
         })
     }
@@ -140,7 +158,7 @@ impl Log {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
+    pub(crate) fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,15 +185,34 @@ impl Log {
             return;
         }
         queue.requests.push_back(request);
-        if !mem::replace(&mut queue.is_served, true) {
-            self.serving.send_replace(true);
-            tokio::spawn(Arc::clone(self).serve());
+        if mem::replace(&mut queue.is_served, true) {
+            self.arrived.notify_one();
+            return;
+        }
+        self.serving.send_replace(true);
+        drop(queue);
+        // If the task cannot begin, it is dropped, which fails the calls.
+        let service = Serving::begun(Arc::clone(self)).serve();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(service);
         }
     }
 
     pub(crate) async fn refresh(self: &Arc<Self>) -> Result<()> {
+        self.wait_for(Request::Refresh).await
+    }
+
+    /// Applies the commands that other processes have added to the log.
+    pub(crate) async fn look(self: &Arc<Self>) -> Result<()> {
+        self.wait_for(Request::Look).await
+    }
+
+    async fn wait_for(
+        self: &Arc<Self>,
+        request: impl FnOnce(oneshot::Sender<Result<()>>) -> Request,
+    ) -> Result<()> {
         let (done, answer) = oneshot::channel();
-        self.submit(Request::Refresh(done));
+        self.submit(request(done));
         answer.await.unwrap_or_else(|_| Err(interrupted()))
     }
 
@@ -190,29 +227,6 @@ impl Log {
 
     fn is_closed(&self) -> bool {
         self.queue().is_closed
-    }
-
-    /// Serves the queue until it is empty.
-    async fn serve(self: Arc<Self>) {
-        let mut serving = Serving {
-            log: &self,
-            is_done: false,
-        };
-        let mut view = self.view.lock().await;
-        let mut group = Vec::new();
-        loop {
-            self.gather(&mut group).await;
-            group.retain(Request::is_awaited);
-            if group.is_empty() && serving.end() {
-                return;
-            }
-            let pause = self.turns().pause();
-            if let Some(pause) = pause {
-                tokio::time::sleep(pause).await;
-                self.gather(&mut group).await;
-            }
-            self.serve_group(&mut view, &mut group).await;
-        }
     }
 
     /// Moves the calls of the queue to the group. First lets the callers run that have just got
@@ -231,16 +245,24 @@ impl Log {
     }
 
     /// Serves one group: puts at most one segment. Calls that have no answer yet remain in it.
-    async fn serve_group(&self, view: &mut View, group: &mut Vec<Request>) {
-        let prepared = self.prepare(view).await.and_then(|is_current| {
+    /// Returns false if all of them wait until this process may put again.
+    async fn serve_group(&self, view: &mut View, group: &mut Vec<Request>) -> bool {
+        let prepared = self.prepare(view, group).await.and_then(|is_current| {
             let at = self.clock.after(view.at);
-            let plan = Plan::take(group, &*self.data()?, at);
+            let may_put = self.next_put().is_none();
+            let plan = Plan::take(group, &*self.data()?, at, may_put);
             Ok((is_current, at, plan))
         });
         let (is_current, at, mut plan) = match prepared {
             Ok(prepared) => prepared,
-            Err(failure) => return group.drain(..).for_each(|call| call.fail(&failure)),
+            Err(failure) => {
+                group.drain(..).for_each(|call| call.fail(&failure));
+                return true;
+            }
         };
+        if plan.is_empty() {
+            return false;
+        }
         let served = if !plan.writes.is_empty() {
             self.append(view, &mut plan, at).await
         } else if is_current {
@@ -259,15 +281,36 @@ impl Log {
             Ok(()) => plan.give_back(group),
             Err(failure) => plan.fail(&failure),
         }
+        true
+    }
+
+    /// Returns when this process may put again, if that is later than now.
+    fn next_put(&self) -> Option<Instant> {
+        self.bucket.budget.as_ref().and_then(Budget::wait)
+    }
+
+    /// Waits until this process may put again, or a call is added to the queue.
+    async fn rest(&self) {
+        if let Some(next) = self.next_put() {
+            let arrived = pin!(self.arrived.notified());
+            select(pin!(tokio::time::sleep_until(next)), arrived).await;
+        }
     }
 
     /// Makes sure that the clock and the view are fit for a put: a put with a view from long ago
     /// can succeed although the log has passed its number. Returns whether the data has become
     /// current.
-    async fn prepare(&self, view: &mut View) -> Result<bool> {
-        if self.clock.is_old() {
-            let measured = bucket::measure(&self.bucket, || self.clock.moment());
-            self.clock.set(measured.await?);
+    async fn prepare(&self, view: &mut View, group: &[Request]) -> Result<bool> {
+        let need_time = |request: &Request| !matches!(request, Request::Look(_));
+        if self.clock.is_old() && group.iter().any(need_time) {
+            match bucket::measure(&self.bucket, || self.clock.moment()).await {
+                Ok(measured) => self.clock.set(measured),
+                Err(failure) if failure.refused => return Err(failure),
+                Err(failure) => {
+                    tracing::debug!(?failure, "could not measure the server's time");
+                    self.clock.postpone();
+                }
+            }
         }
         if self.is_stale(view) {
             return self.catch_up(view, None).await;
@@ -280,11 +323,15 @@ impl Log {
     async fn append(&self, view: &mut View, plan: &mut Plan, at: i64) -> Result<bool> {
         let began = self.clock.moment();
         match self.put(view, plan, at).await? {
-            Outcome::Lost => Ok(false),
+            Outcome::Lost => {
+                self.lose(began.monotonic).await;
+                Ok(false)
+            }
             Outcome::Won(header) => {
                 {
                     let mut data = self.data()?;
                     self.at.store(at, Ordering::SeqCst);
+                    self.applied.store(header.number, Ordering::SeqCst);
                     plan.apply(&mut data, at, &self.hooks);
                 }
                 view.advance(&header);
@@ -307,7 +354,7 @@ impl Log {
         let mut puts = Vec::new();
         let mut pause = PAUSES[0];
         loop {
-            let header = Header::new(number, Uuid::new_v4(), at);
+            let header = Header::new(number, Uuid::new_v4(), at).after(view.id);
             let lines = plan.writes.iter().map(|write: &Append| &*write.text);
             let object = document::encode(&header, lines)?;
             puts.push(header.id);
@@ -324,13 +371,19 @@ impl Log {
             // answer was lost.
             let failure = match (self.bucket.get_once(&name).await, failure) {
                 (Ok(Some(found)), _) => {
-                    let (other, _) = document::decode(&found)?;
                     self.confirm(view).await?;
-                    if puts.contains(&other.id) {
-                        return Ok(Outcome::Won(other));
+                    let header = document::header(&found);
+                    if let Ok(header) = &header
+                        && puts.contains(&header.id)
+                    {
+                        return Ok(Outcome::Won(header.clone()));
                     }
                     self.catch_up(view, Some(found)).await?;
-                    return Ok(Outcome::Lost);
+                    return match header {
+                        Ok(_) => Ok(Outcome::Lost),
+                        // It was damaged, and a snapshot contains its commands.
+                        Err(failure) => Err(failure.unknown()),
+                    };
                 }
                 (Ok(None), None) => {
                     self.confirm(view).await?;
@@ -353,7 +406,11 @@ impl Log {
     /// segment after the view had been deleted by now. Otherwise nothing is known about the put:
     /// its segment may have been applied and deleted, or may be in no log.
     async fn confirm(&self, view: &View) -> Result<()> {
-        if !self.is_stale(view) || self.is_in_log(view).await? {
+        if !self.is_stale(view) {
+            return Ok(());
+        }
+        let floor = self.bucket.floor().await.map_err(Failure::unknown)?;
+        if floor <= view.number + 1 {
             return Ok(());
         }
         Err(Failure::new(
@@ -365,16 +422,35 @@ impl Log {
 
     /// Returns whether the segment after the view may have been deleted already.
     fn is_stale(&self, view: &View) -> bool {
-        view.is_stale(&self.clock.moment(), STALE_AFTER.min(self.retention / 2))
+        view.is_stale(&self.clock.moment())
     }
 
-    /// Returns whether the log still contains the last segment of the data. If so, no later segment
-    /// has been deleted, because segments are deleted in their order.
-    async fn is_in_log(&self, view: &View) -> Result<bool> {
-        let Some(found) = self.bucket.get(&self.bucket.segment(view.number)).await? else {
-            return Ok(false);
+    /// Returns whether the log still contains all segments after the view. Fails if it does not
+    /// contain the last segment of the data although nothing may have deleted it.
+    ///
+    /// `has_next` is whether the next segment was read: it names the last one of the data itself.
+    async fn is_complete(&self, view: &View, has_next: bool) -> Result<bool> {
+        let name = self.bucket.segment(view.number);
+        let last = if has_next {
+            None
+        } else {
+            self.bucket.get(&name).await?
         };
-        Ok(document::header(&found)?.id == view.id)
+        // The floor is read last: whatever is missing before was deleted under this floor.
+        let floor = self.bucket.floor().await?;
+        if has_next || floor > view.number {
+            return Ok(floor <= view.number + 1);
+        }
+        match last.map(|last| document::header(&last)) {
+            Some(Ok(header)) if header.id == view.id => return Ok(true),
+            // It was damaged after a process had applied it.
+            Some(Err(failure)) if failure.kind == StoreErrorKind::Corrupt => return Ok(true),
+            Some(Err(failure)) => return Err(failure),
+            Some(Ok(_)) | None => {}
+        }
+        let problem = "is missing or was replaced, although the store has not deleted it; were \
+                       objects deleted, or restored from a backup?";
+        Err(Failure::corrupt(name.as_ref(), problem))
     }
 
     /// Replaces the data by a snapshot of a later segment. Returns whether there is one.
@@ -389,7 +465,7 @@ impl Log {
              or damaged"
         );
         let mut data = self.data()?;
-        *view = opened.view;
+        view.replace(opened.view);
         self.at.store(view.at, Ordering::SeqCst);
         *data = opened.data;
         drop(data);
@@ -408,7 +484,7 @@ impl Log {
                 Some(found) => (vec![found], false),
                 None => self.read(view.number + 1, window).await?,
             };
-            if self.is_stale(view) && !self.is_in_log(view).await? {
+            if self.is_stale(view) && !self.is_complete(view, !segments.is_empty()).await? {
                 if reloads == RELOADS {
                     return Err(Failure::new(
                         StoreErrorKind::Unavailable,
@@ -420,11 +496,12 @@ impl Log {
                 if self.reload(view).await? {
                     continue;
                 }
-                let problem = "is missing or was replaced, and there is no snapshot of a later \
-                               segment; were objects deleted, or restored from a backup?";
-                let name = self.bucket.segment(view.number);
+                let problem = "is deleted, and no snapshot of a later segment can be read; were \
+                               objects deleted? Restore them from a backup, or use another prefix";
+                let name = self.bucket.segment(view.number + 1);
                 return Err(Failure::corrupt(name.as_ref(), problem));
             }
+            let bytes: usize = segments.iter().map(|found| found.bytes.len()).sum();
             let mut is_reloaded = false;
             for found in segments {
                 match Segment::decode(&found) {
@@ -433,6 +510,7 @@ impl Log {
                     // snapshots.
                     Err(failure) if failure.kind == StoreErrorKind::Corrupt => {
                         if !self.reload(view).await? {
+                            self.ask_again(view.number + 1).await;
                             return Err(failure);
                         }
                         is_reloaded = true;
@@ -449,7 +527,11 @@ impl Log {
                 view.is_current_at(began);
                 return Ok(true);
             }
-            window = (window * 2).min(WINDOW);
+            window = if bytes > WINDOW_BYTES {
+                (window / 2).max(1)
+            } else {
+                (window * 2).min(WINDOW)
+            };
         }
     }
 
@@ -473,21 +555,44 @@ impl Log {
         Ok((segments, false))
     }
 
+    /// Asks the other processes for a snapshot that contains this segment, which is damaged. Does
+    /// nothing if this process has asked recently.
+    async fn ask_again(&self, number: u64) {
+        {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            if asked.is_some_and(|asked| asked.elapsed() < ASKED_AGAIN_AFTER) {
+                return;
+            }
+            *asked = Some(time::monotonic());
+        }
+        self.ask_for_snapshot(number).await;
+    }
+
     /// Applies a segment that was read from the log.
     fn follow(&self, view: &mut View, segment: Segment) -> Result<()> {
         let at = segment.header.at;
+        if segment.header.previous != view.id {
+            let name = self.bucket.segment(segment.header.number);
+            let problem = "follows another segment than the one that this process has applied, so \
+                           it belongs to another log; were objects deleted, or restored from a \
+                           backup, while processes ran? Stop all processes, and use another prefix \
+                           or a backup of all objects";
+            return Err(Failure::corrupt(name.as_ref(), problem));
+        }
         let mut commands = segment.commands.iter();
         let is_news = commands.any(Command::may_make_claimable);
         {
             let mut data = self.data()?;
             self.at.store(at, Ordering::SeqCst);
+            let number = segment.header.number;
+            self.applied.store(number, Ordering::SeqCst);
             for command in segment.commands {
                 self.hooks.apply(&command);
                 data.apply(&Entry::new(at, command));
             }
         }
         view.advance(&segment.header);
-        self.turns().lost();
+        self.turns().passed();
         if is_news {
             self.announce();
         }
@@ -509,12 +614,41 @@ fn interrupted() -> Failure {
 }
 
 /// The service of the queue by one task. Ends the service if the task is dropped.
-struct Serving<'a> {
-    log: &'a Log,
+struct Serving {
+    log: Arc<Log>,
     is_done: bool,
 }
 
-impl Serving<'_> {
+impl Serving {
+    const fn begun(log: Arc<Log>) -> Self {
+        let is_done = false;
+        Self { log, is_done }
+    }
+
+    /// Serves the queue until it is empty.
+    async fn serve(mut self) {
+        let log = Arc::clone(&self.log);
+        let mut view = log.view.lock().await;
+        let mut group = Vec::new();
+        loop {
+            log.gather(&mut group).await;
+            group.retain(Request::is_awaited);
+            if group.is_empty() {
+                if self.end() {
+                    return;
+                }
+                continue;
+            }
+            if log.take_turns().await {
+                log.gather(&mut group).await;
+            }
+            if !log.serve_group(&mut view, &mut group).await {
+                // All calls wait for the next put.
+                log.rest().await;
+            }
+        }
+    }
+
     /// Ends the service if no call waits. Returns whether it has ended.
     fn end(&mut self) -> bool {
         let mut queue = self.log.queue();
@@ -527,7 +661,7 @@ impl Serving<'_> {
     }
 }
 
-impl Drop for Serving<'_> {
+impl Drop for Serving {
     fn drop(&mut self) {
         if !self.is_done {
             let mut queue = self.log.queue();

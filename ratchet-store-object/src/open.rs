@@ -78,11 +78,13 @@ async fn newest_name(bucket: &Bucket) -> Result<Option<Path>> {
     }
 }
 
-/// Returns the number of the last segment in the snapshot that the manifest names; 0 if there is
-/// none.
+/// Returns the number of the last segment in the newest snapshot; 0 if there is none.
 pub(crate) async fn newest_number(bucket: &Bucket) -> Result<u64> {
-    let name = newest_name(bucket).await?;
-    Ok(name.and_then(|name| Bucket::number(&name)).unwrap_or(0))
+    let snapshots = bucket.list(&bucket.snapshots()).await?;
+    let numbers = snapshots
+        .iter()
+        .filter_map(|snapshot| Bucket::number(&snapshot.location));
+    Ok(numbers.max().unwrap_or(0))
 }
 
 /// Opens the newest snapshot of a segment after `number` that can be read. Returns `None` if there
@@ -114,7 +116,11 @@ async fn search(bucket: &Bucket, after: Option<u64>) -> Result<Search> {
                 break;
             }
             match load(bucket, &snapshot.location).await? {
-                Loaded::Opened(opened) => return Ok(Search::Opened(opened)),
+                Loaded::Opened(mut opened) => {
+                    // The log must contain what the damaged ones contain.
+                    opened.view.require(damaged.last().copied().unwrap_or(0));
+                    return Ok(Search::Opened(opened));
+                }
                 Loaded::Damaged => damaged.insert(0, number),
                 Loaded::Missing => is_missing = true,
             }
@@ -135,14 +141,14 @@ fn too_late() -> Failure {
 }
 
 /// What became of the attempt to load a snapshot.
-enum Loaded {
+pub(crate) enum Loaded {
     Opened(Box<Opened>),
     Damaged,
     Missing,
 }
 
 /// Loads a snapshot.
-async fn load(bucket: &Bucket, name: &Path) -> Result<Loaded> {
+pub(crate) async fn load(bucket: &Bucket, name: &Path) -> Result<Loaded> {
     let Some(found) = bucket.get(name).await? else {
         return Ok(Loaded::Missing);
     };

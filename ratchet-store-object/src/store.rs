@@ -15,6 +15,7 @@ use ratchet_core::store::{
     VersionStore, WorkflowStore,
 };
 
+use crate::bucket;
 use crate::config::Builder;
 use crate::coordinator::ObjectCoordinator;
 use crate::log::{Log, SharedLog};
@@ -154,14 +155,29 @@ impl DiagnosticStore for ObjectStore {
     async fn findings(&self) -> Result<Vec<Finding>> {
         let refreshed = self.log.refresh().await;
         refreshed.map_err(|failure| failure.during("findings"))?;
-        let ahead = self.log.clock.machine_ahead();
-        if ahead.abs() <= CLOCK_AGREES_TO {
-            return Ok(Vec::new());
+        let mut findings = Vec::new();
+        if let Err(failure) = bucket::check_service(&self.log.bucket).await {
+            let failure = failure.during("findings");
+            if failure.kind().is_transient() {
+                return Err(failure);
+            }
+            let summary = "the object storage no longer does what the store needs";
+            let finding = Finding::new("object_storage", Severity::Error, summary)
+                .detail(failure.to_string())
+                .remedy(
+                    "give the processes the rights to put, read, list and delete objects, on a \
+                     service with conditional writes",
+                );
+            findings.push(finding);
         }
-        let summary = "the clock of this machine differs from that of the object storage";
-        let finding = Finding::new("machine_clock", Severity::Warning, summary)
-            .detail(format!("it is {ahead} ms ahead"))
-            .remedy("synchronize the clock of this machine, such as with NTP");
-        Ok(vec![finding])
+        let ahead = self.log.clock.machine_ahead();
+        if ahead.abs() > CLOCK_AGREES_TO {
+            let summary = "the clock of this machine differs from that of the object storage";
+            let finding = Finding::new("machine_clock", Severity::Warning, summary)
+                .detail(format!("it is {ahead} ms ahead"))
+                .remedy("synchronize the clock of this machine, such as with NTP");
+            findings.push(finding);
+        }
+        Ok(findings)
     }
 }

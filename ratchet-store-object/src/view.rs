@@ -10,6 +10,11 @@ use crate::clock::Moment;
 use crate::document::Header;
 use crate::error::{Failure, Result};
 
+/// After this time without a look at the log, a process checks that no segment after its view was
+/// deleted. The retention must be longer by what the clocks of a paused machine can hide: see
+/// [`Builder::request_life`](crate::Builder::request_life).
+pub(crate) const STALE_AFTER: Duration = Duration::from_secs(5 * 60);
+
 /// The last segment in the data of this process.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
@@ -33,6 +38,13 @@ impl View {
             current_at: None,
             least: header.number,
         }
+    }
+
+    /// Continues with the view of a snapshot.
+    pub(crate) fn replace(&mut self, snapshot: Self) {
+        let least = self.least;
+        *self = snapshot;
+        self.require(least);
     }
 
     /// Adds the next segment.
@@ -68,11 +80,11 @@ impl View {
 
     /// Returns whether the segment after this one may have been deleted already. Then the log seems
     /// to end here, a put of the next number can succeed, and another stale process may have put
-    /// such an object. Segments are deleted only when they are much older than `bound`, and the
-    /// next segment is younger than the moment at which the log ended here.
-    pub(crate) fn is_stale(&self, now: &Moment, bound: Duration) -> bool {
+    /// such an object. Segments are deleted only when they are much older than [`STALE_AFTER`], and
+    /// the next segment is younger than the moment at which the log ended here.
+    pub(crate) fn is_stale(&self, now: &Moment) -> bool {
         let since = self.current_at.and_then(|moment| moment.until(now));
-        since.is_none_or(|since| since >= bound)
+        since.is_none_or(|since| since >= STALE_AFTER)
     }
 
     /// Returns whether the log had no newer segment at a moment since `duration` before `now`.

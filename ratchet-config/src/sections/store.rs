@@ -208,12 +208,21 @@ section! {
 section! {
     /// Settings that apply to object storage only.
     pub struct ObjectConfig in "store.object" {
-        /// Age at which segments and snapshots are deleted if newer ones replace them. At least 30
-        /// minutes.
-        retention: Option<Duration> as "duration", default "1h";
+        /// Age at which segments and snapshots are deleted if newer ones replace them. At least 15
+        /// minutes more than `request_life`. If unset, one hour, or that minimum if it is longer.
+        retention: Option<Duration> as "duration", example "\"2h\"";
+
+        /// Time for which the service may accept a request after it was made. If unset, 15 minutes
+        /// if each request is signed (`s3://`, and `az://` with an account key) and for `file://`;
+        /// 24 hours for tokens (`gs://`, other `az://`). Set the same on all nodes.
+        request_life: Option<Duration> as "duration", example "\"1h\"";
 
         /// Number of segments after which a snapshot follows.
         snapshot_every: Option<u32>, default 1000;
+
+        /// Maximum number of objects that a process puts in a minute. If unset, unlimited. Calls
+        /// that change something wait for the next put.
+        puts_per_minute: Option<u32>, example "60";
     }
 }
 

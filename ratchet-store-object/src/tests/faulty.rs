@@ -73,6 +73,7 @@ pub(super) enum Operation {
     Put,
     Get,
     List,
+    Delete,
 }
 
 /// The requests that were made.
@@ -81,6 +82,7 @@ pub(super) struct Counts {
     pub(super) puts: u32,
     pub(super) gets: u32,
     pub(super) lists: u32,
+    pub(super) deletes: u32,
 }
 
 /// A client of a bucket.
@@ -188,6 +190,11 @@ impl Faulty {
     pub(super) fn plan_at(&self, operation: Operation, name: &str, fault: Fault) {
         let planned = (operation, name.to_owned(), fault);
         self.0.faults.lock().unwrap().push(planned);
+    }
+
+    /// Returns how many faults are still planned.
+    pub(super) fn planned(&self) -> usize {
+        self.0.faults.lock().unwrap().len()
     }
 
     /// Forgets the faults that are still planned.
@@ -344,7 +351,21 @@ impl ObjectStore for Faulty {
         &self,
         names: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        self.objects().delete_stream(names)
+        let client = self.clone();
+        let deleted = names.and_then(move |name| {
+            let client = client.clone();
+            async move {
+                client.count(|counts| counts.deletes += 1);
+                match client.next(Operation::Delete, name.as_ref()) {
+                    Some(Fault::Hold(gate)) => gate.pass().await,
+                    Some(fault) => return Err(error(&fault, &name)),
+                    None => client.delay().await,
+                }
+                client.objects().delete(&name).await?;
+                Ok(name)
+            }
+        });
+        deleted.boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {

@@ -10,6 +10,7 @@ mod waits;
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::ObjectStore as _;
 use object_store::path::Path;
 use ratchet_core::model::{ClaimRequest, ClaimedJob, Detail, Enqueued, NewJob};
 use ratchet_core::store::{Checked, JobStore};
@@ -24,6 +25,7 @@ type Opened = Checked<ObjectStore>;
 fn builder(bucket: &Faulty) -> Builder {
     ObjectStore::on(Arc::new(bucket.clone()), "r")
         .manual_clock(bucket.clock().clone())
+        .request_life(Duration::from_secs(15 * 60))
         .snapshot_every(u32::MAX)
 }
 
@@ -69,6 +71,21 @@ async fn add(store: &Opened) -> JobId {
 async fn claim(store: &Opened) -> Vec<ClaimedJob> {
     let request = ClaimRequest::new(NodeId::new(), 10);
     store.claim_next_batch(&request).await.unwrap()
+}
+
+async fn names(bucket: &Faulty, below: &str) -> Vec<Path> {
+    let objects = bucket.objects().list(Some(&Path::from(below)));
+    let objects: Vec<_> = futures_util::TryStreamExt::try_collect(objects)
+        .await
+        .unwrap();
+    objects
+        .into_iter()
+        .map(|object: object_store::ObjectMeta| object.location)
+        .collect()
+}
+
+async fn snapshots(bucket: &Faulty) -> Vec<Path> {
+    names(bucket, "r/snapshots").await
 }
 
 /// Returns whether the store has each of these jobs.

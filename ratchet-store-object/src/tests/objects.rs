@@ -1,8 +1,11 @@
 //! Objects that are missing, damaged, or of another version.
 
-use object_store::{ObjectStore as _, ObjectStoreExt};
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use object_store::ObjectStoreExt;
 use ratchet_core::model::{PutRecurring, Recurring};
-use ratchet_core::store::RecurringStore;
+use ratchet_core::store::{RecurringStore, Store};
 use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use super::faulty::{Fault, Gate, Operation, failed, taken};
@@ -47,9 +50,10 @@ async fn a_segment_of_a_newer_version_is_named_and_nothing_follows_it() {
     let bucket = Faulty::default();
     let (reader, writer) = (open(&bucket).await, open(&bucket.other()).await);
     let job = add(&writer).await;
+    let format = |format: u32| format!("\"format\":{format}");
     for (from, to) in [
-        ("\"format\":2", "\"format\":3"),
-        ("\"enqueue\"", "\"novelty\""),
+        (format(document::FORMAT), format(document::FORMAT + 1)),
+        ("\"enqueue\"".to_owned(), "\"novelty\"".to_owned()),
     ] {
         let mut known = Vec::new();
         bucket
@@ -57,7 +61,7 @@ async fn a_segment_of_a_newer_version_is_named_and_nothing_follows_it() {
                 known = bytes;
                 let text = String::from_utf8(known.clone()).unwrap();
                 let (_, text) = text.split_once('\n').unwrap();
-                document::sealed(&text.replacen(from, to, 1)).into_bytes()
+                document::sealed(&text.replacen(&from, &to, 1)).into_bytes()
             })
             .await;
         bucket.counts();
@@ -124,6 +128,94 @@ async fn a_segment_under_another_number_is_named() {
         format!("{failed:?}").contains("the content of segment 1"),
         "{failed:?}"
     );
+}
+
+/// A put meets a segment of another process, which is damaged.
+#[tokio::test]
+async fn a_newer_snapshot_replaces_a_damaged_segment_that_a_put_meets() {
+    // So much remains of the segment: its header, or not even that.
+    for (keep, lost) in [(500, false), (40, true)] {
+        let bucket = Faulty::default();
+        let (reader, writer) = (open(&bucket).await, open_brisk(&bucket.other()).await);
+        data(&reader).await;
+        let mut jobs = vec![add(&writer).await, add(&writer).await];
+        writer.log.snapshots.stored().await;
+        bucket
+            .replace(&segment(1), |bytes| bytes[..keep].to_vec())
+            .await;
+        let first = NewJob::new("kind", &());
+        let put = reader.enqueue(std::slice::from_ref(&first)).await;
+        if lost {
+            // The damaged segment could be its own.
+            let unknown = put.unwrap_err();
+            assert_eq!(unknown.kind(), StoreErrorKind::Unavailable, "{unknown}");
+        } else {
+            put.unwrap();
+            jobs.push(first.id());
+        }
+        jobs.push(add(&reader).await);
+        for store in [&reader, &writer] {
+            assert!(has_all(store, &jobs).await);
+        }
+        assert_eq!(data(&reader).await, data(&writer).await);
+    }
+}
+
+/// A process that had applied the segment before it was damaged does nothing but look for jobs.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_cannot_read_a_segment_gets_a_snapshot() {
+    let bucket = Faulty::default();
+    let (reader, idle) = (open(&bucket).await, open(&bucket.other()).await);
+    let _wakeups = idle.coordinator().unwrap().subscribe();
+    let job = add(&idle).await;
+    bucket
+        .replace(&segment(1), |bytes| bytes[..40].to_vec())
+        .await;
+    let mut minutes = 0;
+    while reader.get(&[job], Detail::Whole).await.is_err() {
+        minutes += 1;
+        assert!(minutes < 15, "no process has stored a snapshot");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    assert!(has_all(&reader, &[job]).await);
+    assert_eq!(snapshots(&bucket).await.len(), 1);
+    // The note remains, and is answered once.
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(snapshots(&bucket).await.len(), 1);
+}
+
+/// An operator deletes all objects while processes run.
+#[tokio::test]
+async fn two_logs_under_one_prefix_are_not_mixed() {
+    let bucket = Faulty::default();
+    let old = open(&bucket).await;
+    for _ in 0..3 {
+        add(&old).await;
+    }
+    for name in names(&bucket, "r").await {
+        bucket.objects().delete(&name).await.unwrap();
+    }
+    let new = open(&bucket.other()).await;
+    for _ in 0..2 {
+        add(&new).await;
+    }
+    // The old process continues with number 4.
+    add(&old).await;
+    add(&new).await;
+    let expected = new.log.data().unwrap().encode().unwrap();
+    let reader = open(&bucket.other()).await;
+    for store in [&new, &reader] {
+        let mixed = store.enqueue(&[NewJob::new("kind", &())]).await;
+        let mixed = mixed.unwrap_err();
+        assert_eq!(mixed.kind(), StoreErrorKind::Corrupt, "{mixed}");
+        let text = format!("{mixed:?}");
+        assert!(
+            text.contains("log/00000000000000000004") && text.contains("another log"),
+            "{text}"
+        );
+        let unchanged = store.log.data().unwrap().encode().unwrap();
+        assert_eq!(unchanged, expected);
+    }
 }
 
 /// A segment may be damaged after processes have applied it.
@@ -203,6 +295,56 @@ async fn a_log_that_ends_before_its_snapshots_is_refused() {
         .await
         .unwrap_err();
     assert_eq!(failed.kind(), StoreErrorKind::Corrupt, "{failed}");
+}
+
+/// The newest snapshot is damaged, and the segments before it were deleted by an operator.
+#[tokio::test]
+async fn a_log_that_ends_before_a_damaged_snapshot_is_refused() {
+    let bucket = Faulty::default();
+    let store = open_brisk(&bucket).await;
+    for _ in 0..4 {
+        add(&store).await;
+        store.log.snapshots.stored().await;
+    }
+    let newest = snapshots(&bucket).await.pop().unwrap();
+    bucket.replace(&newest, |bytes| bytes[..40].to_vec()).await;
+    for number in [3, 4] {
+        bucket.objects().delete(&segment(number)).await.unwrap();
+    }
+    let failed = open(&bucket.other()).await;
+    let failed = failed.enqueue(&[NewJob::new("kind", &())]).await;
+    assert_eq!(failed.unwrap_err().kind(), StoreErrorKind::Corrupt);
+}
+
+/// A snapshot is damaged on its way.
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_read_replaces_nothing() {
+    let bucket = Faulty::default();
+    let store = open_brisk(&bucket).await;
+    let (mut jobs, mut attempts) = (Vec::new(), 0);
+    for _ in 0..12 {
+        let gate = Gate::default();
+        bucket.plan_at(
+            Operation::Put,
+            "/snapshots/",
+            Fault::HoldAnswer(gate.clone()),
+        );
+        bucket.clock().advance(Duration::from_secs(3_600));
+        jobs.push(add(&store).await);
+        let (put, ends) = (gate.reached(), store.log.snapshots.stored());
+        if let Either::Left(_) = select(pin!(put), pin!(ends)).await {
+            let stored = snapshots(&bucket).await.pop().unwrap();
+            bucket.replace(&stored, |bytes| bytes[..400].to_vec()).await;
+            attempts += 1;
+            gate.open();
+        }
+        store.log.snapshots.stored().await;
+        bucket.end();
+    }
+    assert!(attempts > 5, "{attempts}");
+    assert_eq!(snapshots(&bucket).await, []);
+    assert_eq!(names(&bucket, "r/log").await.len(), 13);
+    assert!(has_all(&open(&bucket).await, &jobs).await);
 }
 
 #[tokio::test]
@@ -302,6 +444,8 @@ async fn what_snapshots_replace_is_deleted() {
     assert_eq!(log.remove(0).filename(), Some("00000000000000000001.bak"));
     assert_eq!(log, [18, 19, 20].map(segment));
     assert_eq!(names(&bucket, "r/probes").await, []);
+    let floors = names(&bucket, "r/floors").await;
+    assert_eq!(floors, [Path::from(format!("r/floors/{:020}", 18))]);
     assert!(has_all(&open(&bucket).await, &jobs).await);
 }
 
@@ -328,6 +472,40 @@ async fn a_service_without_conditional_puts_is_refused() {
         format!("{refused:?}").contains("conditional writes"),
         "{refused:?}"
     );
+}
+
+/// The rights of a process may not suffice to replace or delete objects.
+#[tokio::test]
+async fn a_service_that_refuses_changes_is_refused() {
+    for operation in [Operation::Put, Operation::Delete] {
+        let bucket = Faulty::default();
+        if operation == Operation::Put {
+            // Three puts are conditional.
+            for _ in 0..3 {
+                bucket.plan_at(operation, "/probes/", Fault::None);
+            }
+        }
+        bucket.plan_at(operation, "/probes/", Fault::Deny);
+        let refused = builder(&bucket).connect().await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Misconfigured, "{refused}");
+        assert!(
+            format!("{refused:?}").contains("must be able"),
+            "{refused:?}"
+        );
+        bucket.plan_at(operation, "/probes/", Fault::Throttle);
+        add(&open(&bucket).await).await;
+    }
+}
+
+/// The service refuses both puts of the probe, and one of them takes effect later.
+#[tokio::test]
+async fn a_service_that_puts_what_it_has_refused_is_asked_again() {
+    let bucket = Faulty::default();
+    let arrives = Arc::new(tokio::sync::Notify::new());
+    arrives.notify_one();
+    bucket.plan_at(Operation::Put, "/probes/", Fault::Conflict(arrives));
+    bucket.plan_at(Operation::Put, "/probes/", Fault::Fail(taken));
+    add(&open(&bucket).await).await;
 }
 
 /// A service may refuse both puts of the probe because of each other.
@@ -388,19 +566,4 @@ async fn a_time_zone_that_a_process_does_not_know_is_named() {
         text.contains("Europe/Novel") && text.contains("time-zone data"),
         "{text}"
     );
-}
-
-async fn names(bucket: &Faulty, below: &str) -> Vec<Path> {
-    let objects = bucket.objects().list(Some(&Path::from(below)));
-    let objects: Vec<_> = futures_util::TryStreamExt::try_collect(objects)
-        .await
-        .unwrap();
-    objects
-        .into_iter()
-        .map(|object: object_store::ObjectMeta| object.location)
-        .collect()
-}
-
-async fn snapshots(bucket: &Faulty) -> Vec<Path> {
-    names(bucket, "r/snapshots").await
 }

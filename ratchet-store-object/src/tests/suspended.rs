@@ -3,7 +3,7 @@
 use futures_util::future::join;
 use object_store::ObjectStoreExt;
 use ratchet_core::StoreErrorKind;
-use ratchet_core::memory::Command;
+use ratchet_core::memory::{Command, ManualClock};
 use ratchet_core::model::{Guarded, JobFilter, PageRequest, PauseRequest, PauseScope};
 use ratchet_core::store::{QueueStore, VersionStore};
 
@@ -55,32 +55,19 @@ async fn a_segment_that_was_applied_and_deleted_is_not_applied_again() {
     bumped(&[&slow, &fast], now(&bucket)).await;
 }
 
-/// The same, but only the segment before that of the process is deleted.
+/// The segment of its view is deleted, and the next one is not.
 #[tokio::test]
-async fn a_segment_of_the_log_is_not_deleted_by_a_process_that_was_suspended() {
+async fn a_process_whose_next_segment_remains_continues() {
     let bucket = Faulty::default();
     let (slow, fast) = (open_brisk(&bucket).await, open_brisk(&bucket.other()).await);
-    bucket.clock().advance(50 * MINUTE);
-    data(&slow).await;
-    let gate = Gate::default();
-    bucket.plan([Fault::HoldAnswer(gate.clone())]);
-    let first = now(&bucket);
-    let overtake = async {
-        gate.reached().await;
-        for pause in [0, 15, 0, 0] {
-            bucket.clock().advance(pause * MINUTE);
-            for _ in 0..2 {
-                add(&fast).await;
-                fast.log.snapshots.stored().await;
-            }
-        }
-        assert!(!bucket.has(&segment(0)).await);
-        gate.open();
-    };
-    let (answer, ()) = join(bump(&slow), overtake).await;
-    assert_eq!(answer.unwrap_err().kind(), StoreErrorKind::Unavailable);
-    assert!(bucket.has(&segment(1)).await);
-    bumped(&[&slow, &fast], first).await;
+    let mut jobs = vec![add(&slow).await];
+    jobs.extend(bury(&bucket, &fast, 1).await);
+    assert!(bucket.has(&segment(2)).await);
+    jobs.push(add(&slow).await);
+    for store in [&slow, &fast] {
+        assert!(has_all(store, &jobs).await);
+    }
+    assert_eq!(data(&slow).await, data(&fast).await);
 }
 
 /// The process is suspended between the check of its view and the put.
@@ -171,6 +158,80 @@ async fn a_process_with_another_retention_loses_nothing() {
     assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Misconfigured);
 }
 
+/// Segments are deleted in any order, so the last one that the process has applied may remain.
+#[tokio::test]
+async fn a_process_whose_last_segment_remains_loses_nothing() {
+    let bucket = Faulty::default();
+    let (slow, fast) = (open_brisk(&bucket).await, open_brisk(&bucket.other()).await);
+    let mut jobs = vec![add(&slow).await];
+    let last = bucket.objects().get(&segment(1)).await.unwrap();
+    let last = last.bytes().await.unwrap();
+    jobs.extend(bury(&bucket, &fast, 2).await);
+    bucket
+        .objects()
+        .put(&segment(1), last.into())
+        .await
+        .unwrap();
+    jobs.push(add(&slow).await);
+    for store in [&slow, &fast] {
+        assert!(has_all(store, &jobs).await);
+    }
+}
+
+/// A put has created its segment. Then the process is suspended, and the service refuses the
+/// request that shows whether the log had passed the segment.
+#[tokio::test]
+async fn a_put_that_cannot_be_confirmed_is_unknown() {
+    let bucket = Faulty::default();
+    let store = open(&bucket).await;
+    data(&store).await;
+    let gate = Gate::default();
+    bucket.plan([Fault::HoldAnswer(gate.clone())]);
+    bucket.plan_at(Operation::List, "/floors", Fault::Deny);
+    let suspend = async {
+        gate.reached().await;
+        bucket.clock().advance(10 * MINUTE);
+        gate.open();
+    };
+    let (answer, ()) = join(bump(&store), suspend).await;
+    let unknown = answer.unwrap_err();
+    assert_eq!(unknown.kind(), StoreErrorKind::Unavailable, "{unknown}");
+    assert!(format!("{unknown:?}").contains("unknown"), "{unknown:?}");
+    bump(&store).await.unwrap();
+}
+
+/// The machine of a process is paused for 20 hours, and its clocks do not show it. The service
+/// accepts its requests as long as the token is valid.
+#[tokio::test(start_paused = true)]
+async fn a_put_with_an_old_token_finds_the_segment_of_another_process() {
+    let bucket = Faulty::default();
+    let machine = ManualClock::new(bucket.clock().now());
+    let on = |bucket: &Faulty| ObjectStore::on(Arc::new(bucket.clone()), "r").snapshot_every(2);
+    let other = bucket.other();
+    let slow = on(&bucket).machine_clock(machine).connect().await.unwrap();
+    let fast = on(&other).manual_clock(bucket.clock().clone());
+    let fast = fast.connect().await.unwrap();
+    let gate = Gate::default();
+    bucket.plan([Fault::Hold(gate.clone())]);
+    let pause = async {
+        gate.reached().await;
+        for _ in 0..20 {
+            bucket.clock().advance(60 * MINUTE);
+            add(&fast).await;
+            fast.log.snapshots.stored().await;
+        }
+        gate.open();
+    };
+    let (job, ()) = join(add(&slow), pause).await;
+    for store in [&slow, &fast] {
+        assert!(has_all(store, &[job]).await);
+    }
+    let refused = on(&bucket).retention(24 * 60 * MINUTE).check().unwrap_err();
+    assert_eq!(refused.kind(), StoreErrorKind::Misconfigured, "{refused}");
+    let life = on(&bucket).request_life(23 * 60 * MINUTE);
+    life.retention(24 * 60 * MINUTE).check().unwrap();
+}
+
 /// Such a process may also find the segment of another one that is as far behind.
 #[tokio::test]
 async fn a_process_that_is_far_behind_reads_no_segment_that_came_too_late() {
@@ -180,7 +241,8 @@ async fn a_process_that_is_far_behind_reads_no_segment_that_came_too_late() {
     jobs.extend(bury(&bucket, &fast, 2).await);
     let pause = PauseRequest::new(PauseScope::Queue(name("q")));
     let command = serde_json::to_string(&Command::Pause((&pause).into())).unwrap();
-    let header = Header::new(2, uuid::Uuid::new_v4(), 0);
+    let previous = slow.log.view.lock().await.id;
+    let header = Header::new(2, uuid::Uuid::new_v4(), 0).after(previous);
     let late = document::encode(&header, [&*command]).unwrap();
     bucket
         .objects()
@@ -271,10 +333,10 @@ async fn a_panic_while_a_command_is_applied_ends_the_store() {
     assert!(paused.is_err());
     let expected = data(&other).await;
     for _ in 0..3 {
-        assert_eq!(
-            bump(&broken).await.unwrap_err().kind(),
-            StoreErrorKind::Other
-        );
+        let failed = bump(&broken).await.unwrap_err();
+        assert_eq!(failed.kind(), StoreErrorKind::Other);
+        let text = format!("{failed:?}");
+        assert!(text.contains("object r/log/0000000000000000000"), "{text}");
         let versions = broken.versions(&[name("space")]).await;
         assert_eq!(versions.unwrap_err().kind(), StoreErrorKind::Other);
     }
