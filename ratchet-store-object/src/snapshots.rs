@@ -107,8 +107,8 @@ impl Log {
             .await;
     }
 
-    /// Stores a snapshot if another process waits for one. Returns false if this must be tried again
-    /// soon.
+    /// Stores a snapshot if another process waits for one. Returns false if the caller should try
+    /// again soon.
     pub(crate) async fn give_snapshot(&self) -> bool {
         let wanted = match self.bucket.get_once(&self.bucket.wanted()).await {
             Ok(Some(found)) => document::decode(&found).map_or(0, |(header, _)| header.number),

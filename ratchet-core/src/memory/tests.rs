@@ -27,7 +27,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const STEPS: usize = 400;
 const HISTORIES: u64 = 12;
 /// The number of variants of [`Command`]: the histories contain each of them.
-const OPERATIONS: usize = 32;
+const OPERATIONS: usize = 33;
 
 /// The serialized form of a command and of its answer.
 type Logged = (String, String);
@@ -88,7 +88,7 @@ impl History {
         let text = texts[self.rng.usize(..3)];
         let mut job = NewJob::new(text, &self.rng.u8(..)).queue(texts[self.rng.usize(..3)]);
         job = job.priority(Priority::ALL[self.rng.usize(..5)]).tag(text);
-        match self.rng.u8(..10) {
+        match self.rng.u8(..13) {
             0 | 1 => job = job.lane(text),
             2 => job = job.unique_key(text),
             3 => job = job.idempotency_key(&self.rng.u8(..40).to_string()),
@@ -105,6 +105,9 @@ impl History {
                     job = job.after_batch(batch, BatchCondition::Ended);
                 }
             }
+            9 => job = job.expires_in(SECOND * self.rng.u32(1..9)),
+            10 => job = job.fair_key(text),
+            11 => job = job.weighted_fair_key(&self.rng.u8(..9).to_string(), 0.5),
             _ => {
                 if let Some(batch) = self.some(&self.batches.clone()) {
                     job = job.in_batch(batch);
@@ -147,6 +150,7 @@ impl History {
                 let signal = Signal::new(target, Json::from_stored("[1]"));
                 self.store.deliver(&signal).await?;
                 self.store.expire(2).await?;
+                self.store.expire_jobs(2).await?;
             }
             13 => self.keep_house().await?,
             14 => self.tend_batches().await?,
@@ -464,13 +468,14 @@ fn replay(data: &mut Snapshot, log: &[Logged]) -> BTreeSet<&'static str> {
 
 /// The operations that histories call although nothing changes, and that are known not to change
 /// anything.
-const UNCHANGED: [&str; 17] = [
+const UNCHANGED: [&str; 18] = [
     "acquire",
     "archive",
     "bump",
     "claim_due_recurring",
     "claim_next_batch",
     "expire",
+    "expire_jobs",
     "forget_idle",
     "pause",
     "purge",
