@@ -17,7 +17,7 @@ pub(crate) type Opening<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreErro
 
 /// A backend, which may or may not be compiled in.
 pub(crate) struct Backend {
-    /// Schemes of the backend's URLs. Messages name the first scheme.
+    /// Schemes of the backend's URLs.
     schemes: &'static [&'static str],
     /// Cargo feature that compiles the backend in. `None` if the backend is always compiled in.
     feature: Option<&'static str>,
@@ -135,13 +135,22 @@ pub(crate) fn driver(url: &str) -> Result<Driver, ConnectError> {
     if schemes::registered(scheme).is_some() {
         return Ok(REGISTERED);
     }
-    let backend = BACKENDS
-        .iter()
-        .find(|backend| backend.schemes.contains(&scheme))
+    let mut schemes = BACKENDS.iter().flat_map(|backend| {
+        let schemes = backend.schemes.iter();
+        schemes.map(move |scheme| (*scheme, backend))
+    });
+    let (scheme, backend) = schemes
+        .find(|(name, _)| *name == scheme)
         .ok_or_else(|| ConnectError::UnknownScheme(scheme.to_owned()))?;
     backend.driver.ok_or(ConnectError::MissingFeature {
-        scheme: backend.schemes[0],
-        feature: backend.feature.unwrap_or_default(),
+        scheme,
+        // The services of object storage have features of their own.
+        feature: match scheme {
+            "s3" => "object-aws",
+            "az" => "object-azure",
+            "gs" => "object-gcp",
+            _ => backend.feature.unwrap_or_default(),
+        },
     })
 }
 

@@ -108,13 +108,22 @@ mod tests {
         }
     }
 
-    #[cfg(not(feature = "sqlite"))]
+    #[cfg(not(any(feature = "sqlite", feature = "object")))]
     #[tokio::test]
     async fn a_missing_feature_is_named() {
-        let error = connect("sqlite://x.db").await.unwrap_err();
-        assert!(
-            error.to_string().contains("Cargo feature `sqlite`"),
-            "{error}"
-        );
+        for (url, feature) in [
+            ("sqlite://x.db", "sqlite"),
+            ("file:///var/lib/jobs", "object"),
+            ("s3://bucket/prefix", "object-aws"),
+        ] {
+            let error = connect(url).await.unwrap_err().to_string();
+            let scheme = url.split(':').next().unwrap_or_default();
+            assert_eq!(
+                error,
+                format!(
+                    "`{scheme}:` URLs need ratchet's Cargo feature `{feature}`, which is not enabled"
+                )
+            );
+        }
     }
 }

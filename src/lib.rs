@@ -169,9 +169,9 @@ pub use ratchet_core::{
     StreamError, VersionWatch, Wakes,
     model::{
         Acted, ActionOutcome, Among, ArchiveFilter, ArchivePage, ArchivedJob, Attempt,
-        AttemptOutcome, Detail, FairLimit, FairScope, JobFilter, JobOrder, JobPage, JobSelector,
-        JobSpec, PageRequest, PauseInfo, PauseRequest, PauseScope, PermitInfo, Progress, QueueInfo,
-        SignalRecord, StateCounts,
+        AttemptOutcome, Detail, FairKeyInfo, FairKeyUsage, FairLimit, FairScope, JobFilter,
+        JobOrder, JobPage, JobSelector, JobSpec, PageRequest, PauseInfo, PauseRequest, PauseScope,
+        PermitInfo, Progress, QueueInfo, SignalRecord, StateCounts,
     },
     state::Response,
     store::Changed,

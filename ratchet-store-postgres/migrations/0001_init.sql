@@ -442,13 +442,15 @@ ALTER TABLE {schema}.expiries ADD CONSTRAINT expiries_pkey PRIMARY KEY (job);
 -- The claim order within one route and priority, for pending jobs only.
 CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE state = 0;
 -- The claim order of jobs with a fair key, the last turn of each key, and the jobs that sleep: those
--- without a turn. Other jobs cost nothing here.
+-- without a turn. Other jobs cost nothing here. The conditions have state + 0, and that of jobs_key
+-- has fair_key, so that the planner can use only the index that a statement is made for. Without
+-- statistics, any index of (route, priority) looks as good, with a sort of all jobs.
 CREATE INDEX jobs_turn ON {schema}.jobs (route, priority, turn, fair_key, id)
-    WHERE state = 0 AND turn IS NOT NULL;
+    WHERE state + 0 = 0 AND turn IS NOT NULL;
 CREATE INDEX jobs_key ON {schema}.jobs (route, priority, fair_key, turn, id)
-    WHERE state = 0 AND turn IS NOT NULL;
+    WHERE state + 0 = 0 AND turn IS NOT NULL AND fair_key IS NOT NULL;
 CREATE INDEX jobs_asleep ON {schema}.jobs (route, run_at, id)
-    WHERE state = 0 AND turn IS NULL AND fair_key IS NOT NULL;
+    WHERE state + 0 = 0 AND turn IS NULL AND fair_key IS NOT NULL;
 -- The running jobs: for reclaim, and for heartbeats, which list the claims of their node.
 CREATE INDEX jobs_running ON {schema}.jobs (node) WHERE state = 3;
 -- The holders of permits, counted by route. It costs nothing for other jobs.

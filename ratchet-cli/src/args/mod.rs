@@ -92,6 +92,8 @@ pub(crate) enum Command {
     Kinds(KindsCommand),
     /// List the paused queues and kinds: who paused them, when and why
     Pauses,
+    /// Show the fair keys with the most running and waiting jobs
+    Keys(Keys),
     /// List, set and remove limits: how many jobs of a fair key may run at once
     Limits(Limits),
     /// List, show, pause, resume and trigger recurring definitions
@@ -192,6 +194,14 @@ pub(crate) enum KindsCommand {
         /// The name of the kind
         kind: String,
     },
+}
+
+/// The arguments of `ratchet keys`.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Keys {
+    /// Maximum number of keys to show
+    #[arg(long, default_value_t = 20)]
+    pub(crate) limit: usize,
 }
 
 /// The arguments of `ratchet limits`.

@@ -229,7 +229,7 @@ fn fields(
         None => id.clone(),
     });
     let tags = (!job.tags.is_empty()).then(|| job.tags.join(", "));
-    let rows: [(&str, Option<Cell>); 24] = [
+    let rows: [(&str, Option<Cell>); 25] = [
         ("id", Some(job.id.as_str().into())),
         ("kind", Some(job.kind.as_str().into())),
         ("queue", Some(job.queue.as_str().into())),
@@ -268,6 +268,7 @@ fn fields(
         ),
         ("capability", text(&job.capability)),
         ("permit", text(&job.permit)),
+        ("fair key", text(&job.fair_key)),
         ("tags", tags.map(Cell::from)),
         ("unique key", text(&job.unique_key)),
         ("timeout", timeout.map(|timeout| since(timeout).into())),

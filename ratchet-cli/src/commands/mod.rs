@@ -6,6 +6,7 @@ mod config;
 mod doctor;
 mod enqueue;
 mod jobs;
+mod keys;
 mod limits;
 mod locks;
 mod migrate;
@@ -33,6 +34,7 @@ pub(crate) async fn run(app: &mut App, command: Command) -> Result<(), Failure> 
         Command::Queues(what) => interruptible(queues::run(app, what.command)).await,
         Command::Kinds(what) => interruptible(pauses::kinds(app, what)).await,
         Command::Pauses => interruptible(pauses::list(app)).await,
+        Command::Keys(args) => interruptible(keys::run(app, args)).await,
         Command::Limits(what) => interruptible(limits::run(app, what.command)).await,
         Command::Recurring(what) => interruptible(recurring::run(app, what.command)).await,
         Command::Locks => interruptible(locks::run(app)).await,

@@ -402,6 +402,30 @@ fn kinds_are_paused_and_resumed_with_a_reason() {
 }
 
 #[test]
+fn the_busiest_fair_keys_are_shown() {
+    let dir = WorkDir::migrated();
+    dir.run(&["keys"]).exits(0).says("no job with a fair key");
+    dir.with_client(|client| async move {
+        for key in ["noisy", "quiet", "noisy"] {
+            let job = NewJob::new("k", &1).queue("render").fair_key(key);
+            client.enqueue(job).await.unwrap();
+        }
+    });
+    let listed = dir.run(&["keys"]).exits(0);
+    for text in ["render", "noisy", "quiet"] {
+        assert!(listed.stdout.contains(text), "{listed:?}");
+    }
+    let first = dir.json(&["keys", "--limit", "1"]);
+    assert_eq!(first["keys"][0]["key"], "noisy");
+    assert_eq!(first["keys"][0]["waiting"], 2);
+    assert_eq!(first["keys"].as_array().unwrap().len(), 1);
+    assert_eq!(first["complete"], true);
+    dir.run(&["keys", "--limit", "0"])
+        .exits(2)
+        .complains("limit");
+}
+
+#[test]
 fn recurring_definitions_are_looked_after() {
     let dir = WorkDir::migrated();
     dir.run(&["recurring"]).exits(0).says("no recurring");

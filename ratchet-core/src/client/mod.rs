@@ -6,6 +6,7 @@ mod call;
 mod cluster;
 mod diagnostics;
 mod fair;
+mod fair_keys;
 mod flow;
 mod pauses;
 mod peers;

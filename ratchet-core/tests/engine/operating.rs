@@ -6,7 +6,9 @@ use std::time::Duration;
 use ratchet_core::model::{BatchClosed, Detail, NodeStatus, NodeTotals, Parent};
 use ratchet_core::schedule::ZoneData;
 use ratchet_core::store::{LockStore, NodeStore};
-use ratchet_core::{Client, Condition, JobError, Name, NewJob, Ratchet, RetryPolicy};
+use ratchet_core::{
+    Client, Condition, JobError, JobResult, JobState, Name, NewJob, Ratchet, RetryPolicy,
+};
 use tokio::time::sleep;
 
 use crate::kit::{Started, World};
@@ -173,4 +175,48 @@ async fn a_client_reads_what_the_store_remembers() {
         .map(|job| job.map(|job| job.id))
         .collect();
     assert_eq!(found, [Some(child), None, Some(parent)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fair_keys_with_the_most_jobs_come_first() {
+    let world = World::new();
+    let client = client(&world);
+    let keyed = |job: NewJob, key: &str| job.queue("render").fair_key(key);
+    let waiting = |key: &str, jobs: usize| -> Vec<NewJob> {
+        let job = || keyed(NewJob::new("no node runs this", &()), key);
+        std::iter::repeat_with(job).take(jobs).collect()
+    };
+    let endless = world.job("endless", |_| std::future::pending::<JobResult>());
+    let running = world.enqueue(keyed(endless, "b")).await;
+    let node = world.start();
+    world
+        .until(running, |job| job.state == JobState::Running)
+        .await;
+    for (key, jobs) in [("a", 1), ("b", 1), ("c", 3)] {
+        client.enqueue_all(&waiting(key, jobs)).await.unwrap();
+    }
+    let cancelled = world.enqueue(waiting("a", 1).remove(0)).await;
+    client.cancel(cancelled).await.unwrap();
+    world.enqueue(NewJob::new("without a key", &())).await;
+
+    let usage = client.fair_keys(10).await.unwrap();
+    let keys = usage.keys.iter();
+    let keys: Vec<_> = keys
+        .map(|info| (info.key.as_str(), info.running, info.waiting))
+        .collect();
+    assert_eq!(keys, [("c", 0, 3), ("b", 1, 1), ("a", 0, 1)]);
+    assert!(usage.complete);
+    assert_eq!(client.fair_keys(1).await.unwrap().keys, usage.keys[..1]);
+    assert!(client.fair_keys(0).await.is_err());
+
+    // Only the newest 10,000 jobs are read, and all jobs that run.
+    client.enqueue_all(&waiting("flood", 10_000)).await.unwrap();
+    let usage = client.fair_keys(10).await.unwrap();
+    let keys = usage.keys.iter();
+    let keys: Vec<_> = keys
+        .map(|info| (info.key.as_str(), info.running, info.waiting))
+        .collect();
+    assert_eq!(keys, [("flood", 0, 10_000), ("b", 1, 0)]);
+    assert!(!usage.complete);
+    node.kill().await;
 }

@@ -5,6 +5,7 @@ mod bulk;
 mod cluster;
 mod counts;
 mod events;
+mod fair_keys;
 mod fair_limits;
 mod graph;
 mod inputs;
@@ -42,6 +43,7 @@ fn all() -> Vec<Route> {
         bulk::routes(),
         queues::routes(),
         pauses::routes(),
+        fair_keys::routes(),
         fair_limits::routes(),
         recurring::routes(),
         batches::routes(),

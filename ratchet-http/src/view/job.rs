@@ -67,6 +67,8 @@ pub struct Job {
     /// Name of the resource for which the job needs a permit to run. Null if the job needs no
     /// permit.
     pub permit: Option<String>,
+    /// Fair key of the job: claims take turns between keys. Null if the job has no fair key.
+    pub fair_key: Option<String>,
     /// Recurring definition that created the job. Null if no definition created the job.
     pub recurring: Option<Origin>,
     /// Signal that the job waits for, or has waited for. Null if the job waits for no signal.
@@ -140,6 +142,7 @@ impl From<&JobRecord> for Job {
             idempotency_key: name(&spec.idempotency_key),
             capability: name(&spec.route.capability),
             permit: name(&spec.route.permit),
+            fair_key: (spec.fair_key.as_ref()).map(|key| key.name().to_string()),
             recurring: spec.recurring.as_ref().map(|origin| Origin {
                 name: origin.name.to_string(),
                 slot_at: origin.slot.map(At),

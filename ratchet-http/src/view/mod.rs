@@ -26,6 +26,7 @@ mod batch;
 mod cluster;
 mod counts;
 mod events;
+mod fair_key;
 mod fair_limit;
 mod graph;
 mod job;
@@ -47,6 +48,7 @@ pub use cluster::{
 };
 pub use counts::{Matching, MatchingByState};
 pub use events::{ChangedJobs, ChangedNodes, Failures, Lagged, Tick};
+pub use fair_key::{FairKey, FairKeys};
 pub use fair_limit::{FairLimit, FairLimits};
 pub use graph::{Edge, Graph, GraphNode, LinkState, Vertex};
 pub use job::{Hidden, Job, JobDetail, Jobs, Origin, Progress, Retry, Signal, Trace};

@@ -249,6 +249,7 @@ async fn every_operation_is_seen_to_answer_as_described() {
         ("/api/locks", "/api/locks".to_owned()),
         ("/api/permits", "/api/permits".to_owned()),
         ("/api/pauses", "/api/pauses".to_owned()),
+        ("/api/fair-keys", "/api/fair-keys".to_owned()),
         ("/api/fair-limits", "/api/fair-limits".to_owned()),
         ("/api/openapi.json", "/api/openapi.json".to_owned()),
         ("/api/overview", "/api/overview".to_owned()),

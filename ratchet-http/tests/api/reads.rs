@@ -159,6 +159,7 @@ async fn one_job_is_told_whole() {
         .lane("l")
         .capability("gpu")
         .unique_key(HOSTILE)
+        .fair_key(HOSTILE)
         .idempotency_key("i")
         .tag("t")
         .timeout(Duration::from_millis(1_500))
@@ -174,6 +175,7 @@ async fn one_job_is_told_whole() {
         ("priority", json!("high")),
         ("capability", json!("gpu")),
         ("unique_key", json!(HOSTILE)),
+        ("fair_key", json!(HOSTILE)),
         ("idempotency_key", json!("i")),
         ("tags", json!(["t"])),
         ("timeout_ms", json!(1_500)),

@@ -237,6 +237,28 @@ async fn limits_of_fair_keys_are_set_listed_and_removed() {
 }
 
 #[tokio::test]
+async fn the_busiest_fair_keys_are_counted() {
+    let world = World::new();
+    for key in ["noisy", "quiet", "noisy"] {
+        let job = NewJob::new("k", &1).queue("render").fair_key(key);
+        world.enqueue(job).await;
+    }
+    world.enqueue(NewJob::new("k", &1)).await;
+    let all = world.get("/api/fair-keys").await.ok();
+    let keys = json!([
+        {"queue": "render", "key": "noisy", "running": 0, "waiting": 2},
+        {"queue": "render", "key": "quiet", "running": 0, "waiting": 1},
+    ]);
+    assert_eq!(all, json!({"keys": keys, "complete": true}));
+    let first = world.get("/api/fair-keys?limit=1").await.ok();
+    assert_eq!(first["keys"].as_array().unwrap().len(), 1);
+    for limit in ["0", "201"] {
+        let uri = format!("/api/fair-keys?limit={limit}");
+        world.get(&uri).await.invalid("limit");
+    }
+}
+
+#[tokio::test]
 async fn a_node_is_drained_once_and_an_ended_one_conflicts() {
     let store: SharedStore = Arc::new(MemoryStore::new());
     let world = World::over(Arc::clone(&store));
@@ -344,6 +366,7 @@ async fn a_store_that_fails_is_unavailable_and_its_words_stay_inside() {
         "/api/locks".to_owned(),
         "/api/permits".to_owned(),
         "/api/pauses".to_owned(),
+        "/api/fair-keys".to_owned(),
         "/api/fair-limits".to_owned(),
     ] {
         let answer = world.get(&uri).await;

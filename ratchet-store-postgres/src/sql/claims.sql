@@ -14,7 +14,7 @@
 -- ratchet_core::priority::ClaimRank. Locks only the rows it returns. A lookup by place (ctid) is
 -- safe: if a row has moved since the candidates were read, another transaction has changed it. The
 -- row is skipped, and the caller sees that the batch is short. state + 0 keeps the planner from
--- reading all of jobs_claim where it can look a row up by its place.
+-- reading all of jobs_claim where a row is looked up by its place, or by jobs_turn or jobs_asleep.
 --
 -- [fair.turn] [fair.due] Of the routes in $12, reads one range of jobs_turn per priority, in the order
 -- of the turns (nr). A merge takes a job only after all jobs before it in its range. To sort in the
@@ -40,7 +40,7 @@ asleep AS MATERIALIZED (
         JOIN {schema}.routes AS route ON route.id = fair.id
         CROSS JOIN LATERAL (
             SELECT FROM {schema}.jobs AS job
-            WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
+            WHERE job.state + 0 = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
               AND job.route = route.id AND job.run_at <= (SELECT now FROM clock)
             LIMIT 1
         ) AS sleeper
@@ -77,7 +77,7 @@ candidate AS MATERIALIZED (
                 SELECT job.ctid AS place, job.id, job.turn, job.fair_key,
                        least(greatest(job.run_at, -4000000000000000), 4000000000000000) AS run_at
                 FROM {schema}.jobs AS job
-                WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
+                WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
                   AND job.priority = level.priority AND wanted.route = ANY($12::integer[])
                 ORDER BY job.turn, job.fair_key, job.id
                 LIMIT least($7, wanted.most)
@@ -142,7 +142,7 @@ FROM {schema}.routes AS route
 WHERE route.id = ANY($1::integer[])
   AND EXISTS (
       SELECT FROM {schema}.jobs AS job
-      WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
+      WHERE job.state + 0 = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
         AND job.route = route.id AND job.run_at <= (SELECT now FROM clock)
       OFFSET 0)
 ORDER BY route.id
@@ -159,13 +159,13 @@ CROSS JOIN unnest($1::integer[], $2::smallint[], $3::text[]) WITH ORDINALITY
     AS wanted (route, priority, fair_key, place)
 LEFT JOIN LATERAL (
     SELECT job.turn FROM {schema}.jobs AS job
-    WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
+    WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
       AND job.priority = wanted.priority
     ORDER BY job.turn, job.fair_key, job.id LIMIT 1
 ) AS first ON true
 LEFT JOIN LATERAL (
     SELECT job.turn, job.fair_cost FROM {schema}.jobs AS job
-    WHERE job.state = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
+    WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
       AND job.priority = wanted.priority AND job.fair_key = wanted.fair_key
     ORDER BY job.turn DESC, job.id DESC LIMIT 1
 ) AS last ON true
@@ -182,8 +182,8 @@ CROSS JOIN {schema}.routes AS route
 CROSS JOIN LATERAL (
     SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost, job.run_at
     FROM {schema}.jobs AS job
-    WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL AND job.route = route.id
-      AND job.run_at <= clock.now
+    WHERE job.state + 0 = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL
+      AND job.route = route.id AND job.run_at <= clock.now
     ORDER BY job.run_at, job.id
     LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED

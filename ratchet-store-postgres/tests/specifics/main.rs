@@ -78,6 +78,7 @@ const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
     permits: a_claim_counts_what_was_claimed_while_it_waited
         claims_that_need_no_permit_wait_for_none;
     plans: no_statement_of_a_loop_reads_all_jobs a_claim_of_a_long_queue_reads_only_candidates
+        turns_and_sleepers_are_found_without_reading_others
         to_see_what_is_late_takes_a_seek_per_route_and_level
         what_is_asked_by_tag_reads_only_jobs_that_have_it
         permits_are_counted_without_reading_the_waiting

@@ -212,6 +212,83 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
     }
 }
 
+pub(crate) async fn turns_and_sleepers_are_found_without_reading_others(schema: Arc<Schema>) {
+    const LIMIT: usize = 50;
+    drop(open(&schema).await);
+    let route = "INSERT INTO {schema}.routes (id, queue, kind, stamp) VALUES (1, 'q', 'k', 7)";
+    schema.execute(route).await.unwrap();
+    let generic = "SET plan_cache_mode = force_generic_plan";
+    schema.execute(generic).await.unwrap();
+    let claims = include_str!("../../src/sql/claims.sql");
+    let mut explained = Vec::new();
+    for (name, index, arguments) in [
+        (
+            "claim_jobs",
+            "jobs_turn",
+            format!(
+                "'{{1}}', '{{q}}', '{{k}}', '{{NULL}}', 1, 900000, {LIMIT}, {LIMIT},
+                 gen_random_uuid(), true, 7, '{{1}}', true"
+            ),
+        ),
+        ("try_lock_routes", "jobs_asleep", "'{1}'".to_owned()),
+        (
+            "find_turns",
+            "jobs_key",
+            "'{1}', '{2}', '{key 7}'".to_owned(),
+        ),
+        ("find_sleepers", "jobs_asleep", format!("'{{1}}', {LIMIT}")),
+    ] {
+        let prepare = format!("PREPARE {name} AS {}", text(claims, name));
+        schema.execute(&prepare).await.unwrap();
+        let explain =
+            format!("EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {name} ({arguments})");
+        // The plan is made for empty tables, and then used for full ones.
+        plan(&schema, &explain).await;
+        explained.push((name, index, explain));
+    }
+    // With this number, jobs_turn has one level more than jobs_claim and jobs_key, so without
+    // statistics they look cheaper.
+    let jobs = "ALTER TABLE {schema}.jobs SET (autovacuum_enabled = off);
+                INSERT INTO {schema}.jobs (id, run_at, created_at, route, state, priority,
+                                           fair_key, fair_cost, turn)
+                SELECT gen_random_uuid(), n, n, 1, 0, 2, 'key ' || n % 1000, 1000,
+                       CASE WHEN n > 10 THEN n / 1000 END
+                FROM generate_series(1, 30000) AS n";
+    schema.execute(jobs).await.unwrap();
+    for state in [
+        "never analyzed",
+        "planned when full",
+        "analyzed",
+        "without sleepers",
+    ] {
+        match state {
+            "planned when full" => schema.execute("DISCARD PLANS").await.unwrap(),
+            "analyzed" => analyze(&schema).await,
+            "without sleepers" => {
+                let wake = "UPDATE {schema}.jobs SET turn = run_at WHERE turn IS NULL";
+                schema.execute(wake).await.unwrap();
+            }
+            _ => {}
+        }
+        for (name, index, explain) in &explained {
+            schema.execute("BEGIN").await.unwrap();
+            let plan = plan(&schema, explain).await;
+            schema.execute("ROLLBACK").await.unwrap();
+            let context = format!("{name}, {state}:\n{plan}");
+            assert_eq!(scanned(&plan), None, "{context}");
+            assert!(plan.contains(index), "{context}");
+            for (read, line) in rows_read(&plan) {
+                assert!(read <= 5.0 * 50.0, "{read} rows: {line}\n{context}");
+            }
+            // A route without sleepers is removed.
+            let removed = plan.lines().filter(|line| line.contains("Rows Removed"));
+            for line in removed {
+                assert!(line.ends_with(": 1"), "{line}\n{context}");
+            }
+        }
+    }
+}
+
 pub(crate) async fn to_see_what_is_late_takes_a_seek_per_route_and_level(schema: Arc<Schema>) {
     drop(open(&schema).await);
     let routes = "INSERT INTO {schema}.routes VALUES (1, 'q', 'k', ''), (2, 'q', 'z idle', '')";

@@ -259,6 +259,7 @@ function limits(job) {
     ["Stall timeout", job.stall_timeout_ms ? duration(job.stall_timeout_ms) : null, "How long a body may run without a report"],
     ["Capability", job.capability, "A node must have this capability to run the job"],
     ["Permit", job.permit, "The job needs a permit for this resource to run"],
+    ["Fair key", job.fair_key, "Claims take turns between fair keys"],
     ["Unique key", job.unique_key, "At most one unfinished job has this key"],
     ["Idempotency key", job.idempotency_key, "At most one job ever has this key"],
     ["Payload version", job.payload_version > 1 ? number(job.payload_version) : null],

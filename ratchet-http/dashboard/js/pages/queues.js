@@ -1,4 +1,5 @@
-// The page of queues: job counts, delays, pauses of queues and kinds, and limits of fair keys.
+// The page of queues: job counts, delays, pauses of queues and kinds, and the limits and the busiest
+// of the fair keys.
 
 import { action } from "../access.js";
 import { get, getAll, part, post } from "../api.js";
@@ -31,7 +32,7 @@ export function mount(view, { signal }) {
   const limits = table({ caption: "Limits of fair keys", key: (limit) => `${limit.queue}\n${limit.key ?? ""}`, columns: limitColumns(load), empty: "No fair key has a limit." });
   const limitPanel = tablePanel("Limits of fair keys", null, limits.element);
   limitPanel.hidden = true;
-  put(view, head("Queues", {}, counted), message, panel, pausedKinds, limitPanel);
+  put(view, head("Queues", {}, counted), message, panel, pausedKinds, limitPanel, busiestKeys(signal));
   put(message, loading("Reading the queues"));
 
   async function load() {
@@ -134,6 +135,34 @@ function limitColumns(load) {
     }) },
   ];
 }
+
+/** Counts the jobs of fair keys when it is asked to, because this reads thousands of jobs. */
+function busiestKeys(signal) {
+  const rows = table({ caption: "Busiest fair keys", key: (key) => `${key.queue}\n${key.key}`, columns: KEYS, empty: "No job with a fair key runs or waits." });
+  const said = h("span", { class: "sub" });
+  const count = h("button", {
+    type: "button", class: "button slim", "data-read": "fair-keys",
+    title: "Counts at most 10,000 running jobs, and the waiting ones among the 10,000 newest jobs",
+    onclick: async () => {
+      await attempt("Could not count the jobs", async () => {
+        const { keys, complete } = await get("api/fair-keys", { limit: 20 }, signal);
+        panel.querySelector(".content").hidden = false;
+        rows.set(keys);
+        put(said, complete ? "all jobs" : "of the 10,000 newest jobs");
+      });
+    },
+  }, "Count");
+  const panel = tablePanel("Busiest fair keys", [said, count], rows.element);
+  panel.querySelector(".content").hidden = true;
+  return panel;
+}
+
+const KEYS = [
+  { name: "queue", label: "Queue", kind: "span", value: (key) => key.queue, cell: (key) => h("a", { class: "kind", href: way(["jobs"], { queue: key.queue }) }, key.queue) },
+  { name: "key", label: "Key", kind: "span", value: (key) => key.key, cell: (key) => key.key },
+  { name: "running", label: "Running", kind: "number", value: (key) => key.running, cell: (key) => number(key.running) },
+  { name: "waiting", label: "Waiting", kind: "number", value: (key) => key.waiting, cell: (key) => number(key.waiting) },
+];
 
 function toggle(queue, load) {
   const verb = queue.paused ? "resume" : "pause";
