@@ -17,7 +17,14 @@ pub fn configured(config: &StoreConfig) -> Result<Builder, ConnectError> {
     let own = &config.object;
     let mut builder = ObjectStore::builder(configured::url(config)?).migrate(config.migrate);
     set!(builder, config, deadline);
-    set!(builder, own, retention, request_life, snapshot_every, puts_per_minute);
+    set!(
+        builder,
+        own,
+        retention,
+        request_life,
+        snapshot_every,
+        puts_per_minute
+    );
     Ok(builder)
 }
 

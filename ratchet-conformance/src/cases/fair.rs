@@ -204,12 +204,17 @@ cases! {
     #[needs(FairKeys)]
     async fn many_keys_with_one_turn_are_claimed_at_once(cx: &Cx) {
         let node = cx.node().await;
-        node.add(of("first")).await;
-        let keys: Vec<NewJob> = (0..60).map(|key| of(&format!("key {key}"))).collect();
-        node.add_all(&keys).await;
+        let at = |ms: i64| time::from_millis(1_000_000_000_000 + ms);
+        let mut of_keys = vec![node.add(of("first").run_at(at(1))).await];
+        let keys = (0..60).map(|key| of(&format!("key {key}")).run_at(at(1)));
+        of_keys.extend(node.add_all(&keys.collect::<Vec<_>>()).await);
         // With two streams of jobs, a store may read the jobs of one turn in several steps.
-        node.add(job()).await;
-        assert_eq!(node.claim_ids(62).await.len(), 62);
+        let later: Vec<NewJob> = (0..40).map(|_| job().run_at(at(2))).collect();
+        node.add_all(&later).await;
+        let mut claimed = node.claim_ids(61).await;
+        claimed.sort();
+        of_keys.sort();
+        assert_eq!(claimed, of_keys);
     }
 
     #[proves("fair.turn", "fair.bound")]

@@ -85,7 +85,7 @@ cases! {
         let failed = Outcome::Failed { error: "it failed".to_owned() };
         let outcomes =
             [result("1"), retry(HOUR), failed, Outcome::Snoozed { delay: HOUR }, Outcome::Cancelled];
-        let all = a.add_all(&flood("k", outcomes.len() + 3)).await;
+        let all = a.add_all(&flood("k", outcomes.len() + 4)).await;
         for (place, outcome) in outcomes.into_iter().enumerate() {
             let token = a.take().await;
             assert_eq!(token.job, all[place]);
@@ -96,18 +96,64 @@ cases! {
         a.act(token.job, JobAction::Cancel).await;
         assert_eq!(b.claim_ids(10).await, [], "the job still runs");
         a.succeed(token).await;
-        let lost = cx.node().await;
-        lost.beat().await;
-        let token = lost.take().await;
-        assert_eq!(a.claim_ids(10).await, []);
-        lost.die().await;
-        assert_eq!(a.reclaim(&reclaim()).await.len(), 1);
+        // The node of a job that is cancelled dies, and then that of a job that starts again.
+        let mut token = token;
+        for cancelled in [true, false] {
+            let lost = cx.node().await;
+            lost.beat().await;
+            token = lost.take().await;
+            if cancelled {
+                a.act(token.job, JobAction::Cancel).await;
+            }
+            assert_eq!(a.claim_ids(10).await, []);
+            lost.die().await;
+            assert_eq!(a.reclaim(&reclaim()).await.len(), 1);
+        }
         let next = a.take().await;
         a.succeed(next).await;
         let last = a.take().await;
         let mut both = [next.job, last.job];
         both.sort();
-        assert_eq!(both, [token.job, all[7]]);
+        assert_eq!(both, [token.job, all[8]]);
+    }
+
+    #[proves("fair.limit.free", "fair.limit.wait")]
+    #[needs(FairLimits)]
+    async fn waiting_jobs_of_every_priority_get_places(cx: &Cx) {
+        let node = cx.node().await;
+        set(&node, queues("default"), 1).await;
+        for priority in Priority::ALL {
+            let jobs = flood("k", 2).into_iter().map(|job| job.priority(priority));
+            let jobs = node.add_all(&jobs.collect::<Vec<_>>()).await;
+            for id in jobs {
+                let token = node.take().await;
+                assert_eq!(token.job, id, "{priority}");
+                assert_eq!(node.claim_ids(10).await, []);
+                node.succeed(token).await;
+            }
+        }
+    }
+
+    #[proves("fair.limit.change", "fair.limit.list")]
+    #[needs(FairLimits)]
+    async fn removing_a_limit_leaves_the_others(cx: &Cx) {
+        let node = cx.node().await;
+        let scopes = [queues("q"), key("q", "k"), key("q", "other"), queues("q*")];
+        for scope in &scopes {
+            set(&node, scope.clone(), 1).await;
+        }
+        for removed in [1, 0, 3] {
+            assert_eq!(remove(&node, scopes[removed].clone()).await, Changed::Changed);
+            assert_eq!(remove(&node, scopes[removed].clone()).await, Changed::Unchanged);
+            let limits = ok(fair(&node).fair_limits().await);
+            let left: Vec<FairScope> = limits.into_iter().map(|limit| limit.scope).collect();
+            let expected: &[FairScope] = match removed {
+                1 => &[scopes[0].clone(), scopes[2].clone(), scopes[3].clone()],
+                0 => &scopes[2..],
+                _ => &scopes[2..3],
+            };
+            assert_eq!(left, expected);
+        }
     }
 
     #[proves("fair.limit.free")]
