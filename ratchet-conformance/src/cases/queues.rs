@@ -146,8 +146,8 @@ cases! {
         node.pause_kind("a").await;
         claim_nothing().await;
         node.resume_kind("a").await;
-        let one = named(40..41);
-        assert_eq!(ids(&node.claim_with(&one).await), matching(&jobs, &one));
+        let one = named(40..41).limit(3);
+        assert_eq!(drain(&node, &one).await, matching(&jobs, &one));
         jobs.retain(|job| !job.spec.route.matches(&one));
         assert_eq!(drain(&node, &all).await, matching(&jobs, &all));
     }
@@ -270,10 +270,15 @@ cases! {
                     while ok(mover.store.queues().separate_queues(1).await) > 0 {}
                     return;
                 }
-                // Each of these claims runs while jobs of its queue move.
+                // These claims run while jobs of their queues move. A claim may leave a job out in
+                // the moment in which it moves.
                 for number in excluded {
                     let only = request(&claimer, 10).queues(Selection::Only(some([number])));
-                    assert_eq!(claimer.claim_with(&only).await.len(), 3, "of queue {number}");
+                    let mut claimed = 0;
+                    while claimed < 3 {
+                        claimed += claimer.claim_with(&only).await.len();
+                    }
+                    assert_eq!(claimed, 3, "of queue {number}");
                 }
             }
         })

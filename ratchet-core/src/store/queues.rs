@@ -96,8 +96,9 @@ pub trait QueueStore: Debug + Send + Sync {
     /// apart do nothing.
     ///
     /// # Contract
-    /// - **[queue.separate]** The call changes nothing that another call returns. Whether it comes
-    ///   before, after or during a claim, the claim misses no job and returns no job twice.
+    /// - **[queue.separate]** The call changes nothing that another call returns. A claim may leave
+    ///   out a job in the moment in which the job moves, as it leaves out a job that another claim
+    ///   takes. The next claim returns it, and no job is returned twice.
     ///
     /// # Errors
     /// A failure of the store.
