@@ -31,7 +31,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `Invalid` for a limit of 0 or above [`MAX_BATCH`](crate::limits::MAX_BATCH), or a failure
+    /// `Invalid` for a limit of 0 or above [`MAX_BATCH`], or a failure
     /// of the store.
     pub async fn fair_keys(&self, limit: usize) -> Result<FairKeyUsage> {
         limits::check_limit("limit", limit)?;

@@ -94,9 +94,10 @@ impl NewJob {
 
     /// Makes the enqueue of this job store nothing at all if this job is a duplicate.
     ///
-    /// The outcome of a duplicate is [`Enqueued::Duplicate`], as always. The outcome of the jobs
-    /// that were not stored because of it is [`Enqueued::Withheld`]. Only duplicates of jobs that
-    /// have this mark have this effect. Mark all jobs if any duplicate shall prevent the enqueue.
+    /// The outcome of a duplicate is [`Duplicate`](super::Enqueued::Duplicate), as always. The
+    /// outcome of the jobs that were not stored because of it is
+    /// [`Withheld`](super::Enqueued::Withheld). Only duplicates of jobs that have this mark have
+    /// this effect. Mark all jobs if any duplicate shall prevent the enqueue.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
