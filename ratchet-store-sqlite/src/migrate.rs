@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["ac2b398a70f50b84e41786aae6ad8ecfe34cce8135d88c19b9eb75c23ee7e885"];
+        &["e9e366ea6e967601e0c60a2332142f494736970b5114d6eeffeddc48e6e142b0"];
 
     #[test]
     fn versions_have_no_gaps() {
