@@ -320,9 +320,10 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
         shared.map(|(id, shared)| (*id, shared.clone())).collect()
     }
 
-    /// Returns the entries to add so that the jobs of the queues that the request excludes are moved
-    /// to routes of their own. Without them, claims would skip these jobs again and again. An own
-    /// queue needs one too: jobs that were stored before it became own may become pending again.
+    /// Returns the entries to add so that the jobs of the queues that the request excludes are
+    /// moved to routes of their own. Without them, claims would skip these jobs again and again. An
+    /// own queue needs one too: jobs that were stored before it became own may become pending
+    /// again.
     #[must_use]
     pub fn markers(&self, request: &ClaimRequest) -> Vec<RouteEntry> {
         let Selection::Except(excluded) = &request.queues else {

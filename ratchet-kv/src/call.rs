@@ -38,7 +38,8 @@ pub(crate) struct Call<T> {
     changed: BTreeSet<BatchId>,
     /// The queues and fair keys that may have free places for parked jobs since this call began.
     pub(crate) freed: BTreeSet<(Name, Name)>,
-    /// The queues of jobs that were removed and whose fair keys cannot be read.
+    /// The queues of jobs that ended or were removed and whose fair keys cannot be read; `*` for all
+    /// queues.
     pub(crate) unclear_queues: BTreeSet<Name>,
 }
 
@@ -269,11 +270,6 @@ impl<T: Transaction> Call<T> {
         if let Some((queue, key)) = found.job.place() {
             self.freed.insert((queue.clone(), key.clone()));
         }
-        if found.problem.is_some() {
-            // The fair key or the turn may be what cannot be read.
-            let queue = found.job.record.spec.route.queue.clone();
-            self.unclear_queues.insert(queue);
-        }
         let mut job = found.job.clone();
         let changed = change(&mut job, found.problem.as_ref());
         let mut keys = None;
@@ -290,7 +286,12 @@ impl<T: Transaction> Call<T> {
         if job.record.state.is_terminal() && !found.job.record.state.is_terminal() {
             let ended = match found.problem {
                 None => &mut self.ended,
-                Some(_) => &mut self.ended_damaged,
+                Some(_) => {
+                    // The fair key or the turn may be what cannot be read.
+                    let queue = job.record.spec.route.queue.clone();
+                    self.unclear_queues.insert(queue);
+                    &mut self.ended_damaged
+                }
             };
             ended.insert(job.record.id);
             job.lane_seq = None;
@@ -371,8 +372,13 @@ impl<T: Transaction> Call<T> {
             return Ok(false);
         };
         let keys = Row::split(&value).keys;
-        self.unclear_queues
-            .extend(keys.iter().filter_map(|key| keys::queue_of(key)));
+        let mut queues: BTreeSet<Name> =
+            keys.iter().filter_map(|key| keys::queue_of(key)).collect();
+        if queues.is_empty() {
+            // Without the list of its keys, the job may be of any queue.
+            queues.extend(Name::new("queue", "*"));
+        }
+        self.unclear_queues.append(&mut queues);
         self.remove_entries(keys.iter()).await?;
         Ok(true)
     }

@@ -35,8 +35,8 @@ impl<T: Transaction> Call<T> {
         Ok(Some(fair::turn(first, last, key.cost(), self.now)))
     }
 
-    /// Returns the first turn of the level of a job, and the last job in a range of the index of the
-    /// turns of each key.
+    /// Returns the first turn of the level of a job, and the last job in a range of the index of
+    /// the turns of each key.
     async fn first_and_last(
         &mut self,
         job: &StoredJob,

@@ -1,8 +1,8 @@
 //! Fair keys: gives turns to jobs.
 //!
 //! A pending job with a fair key has a turn, and is then in the indexes `turn` and `key_turn`, or
-//! it sleeps, and is then in the index `asleep`. All writes that claim, end or move a job, and
-//! those that change its due time or priority, remove the field `turn`. So only this module and
+//! it sleeps, and is then in the index `asleep`. All writes that end a claim, that end or move a
+//! job, and that change its due time or priority, remove the field `turn`. So only this module and
 //! enqueues must know about turns.
 //!
 //! Each call that gives turns writes to the documents of the routes in the transaction in which it

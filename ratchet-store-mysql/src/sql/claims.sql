@@ -10,7 +10,7 @@
 -- candidates.
 --
 -- $9 are those of the routes whose jobs have fair keys. If $10 and due jobs of these routes have no
--- turn, claims nothing and returns true in the last column.
+-- turn, claims nothing and returns true in the column after the flags.
 --
 -- Claims share the first gate, which a pause locks alone (await_claims). The statement then reads
 -- the first entry of jobs_claim for each route and priority. Only the $4 first of these ranges, in

@@ -8,8 +8,8 @@
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
 -- in the table is another one, nothing is claimed. $6 is the aging interval, $7 the number of
 -- candidates. $12 are those of the routes whose jobs have fair keys. If $13 and due jobs of these
--- routes have no turn, claims nothing and returns true in the last column but one. $14 are those of
--- the routes that are shared. For such a route, the queue in $2 is the only one to look at, or
+-- routes have no turn, claims nothing and returns true in the column after the flags. $14 are those
+-- of the routes that are shared. For such a route, the queue in $2 is the only one to look at, or
 -- empty for all except those in $15.
 --
 -- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by

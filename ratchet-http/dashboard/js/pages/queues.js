@@ -1,4 +1,4 @@
-// The page of queues: job counts, delays, pauses of queues and kinds, limits of fair keys, and the busiest fair keys.
+// The page of queues: job counts, delays, pauses, and the limits and the busiest of fair keys.
 
 import { action } from "../access.js";
 import { get, getAll, part, post } from "../api.js";
