@@ -38,8 +38,8 @@ pub(crate) struct Call<T> {
     changed: BTreeSet<BatchId>,
     /// The queues and fair keys that may have free places for parked jobs since this call began.
     pub(crate) freed: BTreeSet<(Name, Name)>,
-    /// The queues of jobs that ended or were removed and whose fair keys cannot be read; `*` for all
-    /// queues.
+    /// The queues of jobs that ended or were removed and whose fair keys cannot be read; `*` for
+    /// all queues.
     pub(crate) unclear_queues: BTreeSet<Name>,
 }
 
