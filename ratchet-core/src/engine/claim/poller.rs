@@ -47,11 +47,15 @@ const GROWN: Duration = Duration::from_secs(1);
 /// loop looks for due jobs. With the defaults this wait is 15 s.
 const QUIET: u32 = 15;
 /// The most jobs that one call asks for. The number is large enough to spread the cost of a call.
-/// It is a third of what a node may hold by default. So one batch is claimed while a second batch
-/// runs and a third one is settled. In the benchmark, emptying a queue on PostgreSQL reached 0.68
-/// of the throughput of a hand-written loop with 256, and 0.73 with 320. With 512 it reached only
-/// 0.50, because claims and settlements wait for each other.
+/// In the benchmark, emptying a queue on PostgreSQL reached 0.68 of the throughput of a
+/// hand-written loop with 256, and 0.73 with 320. With 512 it reached only 0.50, because claims and
+/// settlements wait for each other.
 const MAX_CLAIM: usize = 320;
+/// How many batches a pool that prefetches holds at once: one is claimed while the other one runs
+/// and is settled. With larger batches, a claim waits until the settlement of the batch before it
+/// has ended. Then fewer jobs end per second, so that the pool prefetches less and never leaves this
+/// state.
+const BATCHES: usize = 2;
 
 /// The handles that the pollers use.
 pub(crate) struct PollerHandles {
@@ -165,12 +169,10 @@ impl Poller {
         let finished = Counters::read(&pool.counters().finished);
         self.rate.measure(finished, time::monotonic());
         let capacity = share.concurrency + self.rate.prefetch(share.prefetch);
-        // A pool that prefetches refills when half of its capacity is free, so that batches stay
-        // large. A free slot never waits for that.
-        let refill_at = (capacity / 2).max(share.concurrency - 1);
+        let (refill_at, batch) = refill(share.concurrency, capacity);
         pool.refill_at.store(refill_at, Ordering::SeqCst);
         let held = pool.held();
-        (held <= refill_at).then(|| (capacity - held).min(MAX_CLAIM))
+        (held <= refill_at).then(|| (capacity - held).min(batch))
     }
 
     /// Polls at most once, for a throttled kind if its poll is due. Returns how long to wait before
@@ -236,6 +238,7 @@ impl Poller {
         // The requested claims count as held before the call, so that a drain that begins in the
         // meantime waits for the answer.
         pool.hold(limit);
+        let asked = time::monotonic();
         let answer = claim(run, pool, &self.request).await;
         pool.metrics
             .polled(limit, answer.as_ref().map(Vec::len).ok());
@@ -245,6 +248,7 @@ impl Poller {
         run.claims.let_go(pool, limit.saturating_sub(claimed));
         match answer {
             Ok(batch) => {
+                self.rate.called(asked.elapsed());
                 self.backoff.reset();
                 if std::mem::take(&mut self.failing) || run.claims.ledger.awaits_calls() {
                     run.interval.doubt_claims();
@@ -277,6 +281,17 @@ impl Poller {
             }
         }
     }
+}
+
+/// Returns up to how many held claims a pool asks for more, and the most that it asks for at once.
+/// `capacity` is the number of claims that it holds at most, with those that it prefetches.
+///
+/// A pool that prefetches refills when half of its capacity is free, so that batches stay large. A
+/// free slot never waits for that.
+fn refill(concurrency: usize, capacity: usize) -> (usize, usize) {
+    let refill_at = (capacity / 2).max(concurrency - 1);
+    let batch = (capacity / BATCHES).max(concurrency).min(MAX_CLAIM);
+    (refill_at, batch)
 }
 
 /// Returns how long the job had been due when it was claimed.
@@ -372,4 +387,24 @@ fn concerns(run: &PollerHandles, pool: &RunPool, wakeup: &Wakeup) -> bool {
             .queue
             .as_ref()
             .is_none_or(|queue| queues.contains(queue))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_pool_that_prefetches_claims_while_it_settles(concurrency in 1..500_usize, prefetch in 0..10_000_usize) {
+            let capacity = concurrency + prefetch;
+            let (refill_at, batch) = refill(concurrency, capacity);
+            prop_assert!((1..=MAX_CLAIM).contains(&batch));
+            prop_assert!(concurrency <= refill_at + 1, "a free slot waits");
+            if prefetch >= 2 * concurrency {
+                prop_assert!(batch <= refill_at, "a batch that is settled keeps the pool waiting");
+            }
+        }
+    }
 }
