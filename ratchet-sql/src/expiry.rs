@@ -1,6 +1,6 @@
 //! Expiries of jobs: until when jobs must begin. Only a job with an expiry has a row in `expiries`.
-//! Such a job has the flag `EXPIRES`. Each transaction locks the rows of jobs before it changes their
-//! expiries.
+//! Such a job has the flag `EXPIRES`. Each transaction locks the rows of jobs before it changes
+//! their expiries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -25,10 +25,10 @@ const TIED: JobFlags = JobFlags::AWAITED.or(JobFlags::UNIQUE_KEY);
 /// locked, after the jobs of a pass could not end together.
 const PATIENCE_FOR_ONE: Duration = Duration::from_millis(20);
 
-/// The expired jobs whose end had to wait in the last passes, because another transaction had locked
-/// a row that it changes, and in how many passes. A pass tries them last, those first that were held
-/// least often. So they do not use up the time of all passes, even if each of them waits for a
-/// second, which is the least on MySQL.
+/// The expired jobs whose end had to wait in the last passes, because another transaction had
+/// locked a row that it changes, and in how many passes. A pass tries them last, those first that
+/// were held least often. So they do not use up the time of all passes, even if each of them waits
+/// for a second, which is the least on MySQL.
 pub(crate) type HeldExpiries = HashMap<Uuid, u32>;
 
 /// A pass over expired jobs.
@@ -199,7 +199,8 @@ impl<D: Dialect> SqlStore<D> {
 
     /// Cancels those of these jobs that have expired, and adds them to `expired`. If the end of one
     /// of them would change a row that another transaction has locked, such as that of its batch,
-    /// ends each job in its own transaction. Leaves out the jobs that remain when the pass must end.
+    /// ends each job in its own transaction. Leaves out the jobs that remain when the pass must
+    /// end.
     async fn expire_tied(
         &self,
         lease: &mut D::Lease,

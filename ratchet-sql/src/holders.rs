@@ -19,8 +19,8 @@ use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
     /// Locks the jobs that have unique keys of new jobs, if an enqueue may change them. Adds them
-    /// to `taken`. Returns the time of the database, and those of the jobs that have an expiry. Must
-    /// run in a transaction.
+    /// to `taken`. Returns the time of the database, and those of the jobs that have an expiry.
+    /// Must run in a transaction.
     ///
     /// # Errors
     /// Returns `Contention` if one of the jobs no longer has its key. The caller must then repeat

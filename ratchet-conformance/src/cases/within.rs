@@ -318,7 +318,7 @@ cases! {
         cx.advance(MINUTE).await;
         let mut tx = Transaction::begin(&node, &*application).await;
         tx.enqueue(&[job().in_batch(batch)]).await;
-        // A pass may wait for each job of the held batch, and so may end before it gets further. The
+        // A pass may wait for each job of the held batch, and so end before it gets further. The
         // next one must not do the same.
         let mut ended = Vec::new();
         for _ in 0..3 {

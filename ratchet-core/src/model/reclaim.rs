@@ -188,9 +188,9 @@ impl ReclaimRequest {
     ///
     /// A loss can count as a crash only if [`ReclaimReason::is_crash`] returns true for `reason`.
     /// The first such loss of a job always counts. Later losses count only if the body had begun.
-    /// Before the engine runs the body of a job with an earlier crash, or with an expiry, it reports
-    /// that the body begins. So without a report, the body of a job with an earlier crash did not
-    /// begin, and the job cannot have crashed the node.
+    /// Before the engine runs the body of a job with an earlier crash, it reports that the body
+    /// begins. So without a report, the body did not begin, and the job cannot have crashed the
+    /// node.
     fn effect(&self, claim: &HeldClaim<'_>, reason: ReclaimReason) -> ReclaimEffect {
         let beyond_budget = |count| count > self.max_crashes;
         // A job whose crash budget is used up does not run any more: it only waits to be settled.

@@ -155,8 +155,8 @@ impl StoredJob {
         OwnedClaim::new(self.token(), self.record.cancel_requested)
     }
 
-    /// Claims the job, which must be pending, for this node. The job keeps its expiry until its body
-    /// begins. `[claim.running]` `[expiry.claim]`
+    /// Claims the job, which must be pending, for this node. The job keeps its expiry until its
+    /// body begins. `[claim.running]` `[expiry.claim]`
     pub fn claim(&mut self, node: NodeId, now: i64) -> Claim {
         self.enter(JobState::Running, now);
         self.record.claim_seq += 1;
