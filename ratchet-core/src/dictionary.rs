@@ -25,6 +25,9 @@ use crate::route::{Route, Selection};
 /// The number of queues of a database that get routes of their own because they were used first.
 pub const OWN_QUEUES: usize = 16;
 
+/// The number of markers that a claim adds at most.
+const MAX_MARKERS: usize = 16;
+
 /// An entry of the dictionary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RouteEntry {
@@ -323,7 +326,7 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
     /// Returns the entries to add so that the jobs of the queues that the request excludes are
     /// moved to routes of their own. Without them, claims would skip these jobs again and again. An
     /// own queue needs one too: jobs that were stored before it became own may become pending
-    /// again.
+    /// again. Returns at most 16, because each costs the claim a call. Later claims add the others.
     #[must_use]
     pub fn markers(&self, request: &ClaimRequest) -> Vec<RouteEntry> {
         let Selection::Except(excluded) = &request.queues else {
@@ -338,6 +341,7 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
         let unmarked: BTreeSet<&Name> = unmarked.collect();
         unmarked
             .into_iter()
+            .take(MAX_MARKERS)
             .cloned()
             .map(RouteEntry::Marker)
             .collect()
@@ -453,6 +457,25 @@ mod tests {
             ClaimRequest::new(NodeId::new(), 1).queues(Selection::Except(vec![name("own")]));
         all.add(10, RouteEntry::Own(route("own", "k")), false);
         assert_eq!(all.markers(&own_queue), [RouteEntry::Marker(name("own"))]);
+    }
+
+    #[test]
+    fn a_claim_that_excludes_many_queues_adds_their_markers_over_time() {
+        let mut all = Dictionary::new(0);
+        assert!(put(&mut all, &route("a", "k"), false).shared);
+        let many = (0..40).map(|number| name(&format!("q{number}")));
+        let excluding =
+            ClaimRequest::new(NodeId::new(), 1).queues(Selection::Except(many.collect()));
+        let mut added = Vec::new();
+        for id in 10..13 {
+            let markers = all.markers(&excluding);
+            added.push(markers.len());
+            for (place, marker) in (0..).zip(markers) {
+                all.add(100 * id + place, marker, false);
+            }
+        }
+        assert_eq!(added, [16, 16, 8]);
+        assert_eq!(all.markers(&excluding), []);
     }
 
     #[test]

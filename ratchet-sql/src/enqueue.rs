@@ -102,13 +102,13 @@ impl<D: Dialect> SqlStore<D> {
             // If this call fails later, the keys are as free without their rows.
             on.execute(self.sql().drop_keys.query().bind(&free)).await?;
         }
-        let now = self
+        let (now, expiring) = self
             .lock_holders(on, &taken.contested(jobs), &mut taken)
             .await?;
         let plan = taken.resolve(jobs, now);
         let (jobs, new) = (&*plan.jobs, &plan.new);
         let linked = self.lock_parents(on, jobs, &plan.answers, new).await?;
-        self.change_holders(on, &plan.holders).await?;
+        self.change_holders(on, &plan.holders, &expiring).await?;
         let mut asleep = Vec::new();
         if !new.is_empty() {
             let mut insert = Insert::of(new.iter().map(|place| (&jobs[*place], &routes[*place])))?;

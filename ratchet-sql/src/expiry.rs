@@ -1,18 +1,18 @@
 //! Expiries of jobs: until when jobs must begin. Only a job with an expiry has a row in `expiries`.
-//! A job that has or had an expiry has the flag `EXPIRES`. Each transaction locks the rows of jobs
-//! before it changes their expiries.
+//! Such a job has the flag `EXPIRES`. Each transaction locks the rows of jobs before it changes
+//! their expiries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use ratchet_core::model::{JobFlags, NewJob};
 use ratchet_core::time;
-use ratchet_core::{JobId, JobState};
+use ratchet_core::{JobId, JobState, StoreErrorKind};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::held::{PATIENCE, unless_held};
 use crate::row;
 use crate::store::SqlStore;
@@ -24,6 +24,21 @@ const TIED: JobFlags = JobFlags::AWAITED.or(JobFlags::UNIQUE_KEY);
 /// Maximum time that the end of one expired job waits for a row that another transaction has
 /// locked, after the jobs of a pass could not end together.
 const PATIENCE_FOR_ONE: Duration = Duration::from_millis(20);
+
+/// The expired jobs whose end had to wait in the last passes, because another transaction had
+/// locked a row that it changes, and in how many passes. A pass tries them last, those first that
+/// were held least often. So they do not use up the time of all passes, even if each of them waits
+/// for a second, which is the least on MySQL.
+pub(crate) type HeldExpiries = HashMap<Uuid, u32>;
+
+/// A pass over expired jobs.
+struct Pass {
+    /// When the pass no longer begins to end jobs that it may have to wait for.
+    until: Instant,
+    held_before: HeldExpiries,
+    /// The jobs that are held now, for the next pass.
+    held: HeldExpiries,
+}
 
 impl<D: Dialect> SqlStore<D> {
     /// Stores the expiries of those of these new jobs that have one. Must run in the transaction
@@ -40,8 +55,9 @@ impl<D: Dialect> SqlStore<D> {
         self.put_expiries(on, expiring).await
     }
 
-    /// Gives jobs other expiries, or none. The caller has locked the jobs. `had` are the jobs that
-    /// may have an expiry until now, and `has` are those that have one from now on, with the time.
+    /// Gives jobs other expiries, or none. The caller has locked the jobs, and sets their flags.
+    /// `had` are the jobs that have an expiry until now, and `has` are those that have one from now
+    /// on, with the time.
     pub(crate) async fn replace_expiries(
         &self,
         on: &mut impl Run<D>,
@@ -49,12 +65,6 @@ impl<D: Dialect> SqlStore<D> {
         has: &[(Uuid, i64)],
     ) -> Result<()> {
         self.drop_expiries(on, had).await?;
-        if has.is_empty() {
-            return Ok(());
-        }
-        let jobs: Vec<Uuid> = has.iter().map(|(job, _)| *job).collect();
-        on.execute(self.sql().flag_expiries.query().bind(&jobs))
-            .await?;
         let expiring = has.iter().map(|(job, at)| (*job, Some(*at), 0));
         self.put_expiries(on, expiring).await
     }
@@ -112,10 +122,40 @@ impl<D: Dialect> SqlStore<D> {
     pub(crate) async fn cancel_expired(&self, limit: usize) -> Result<Vec<JobId>> {
         let mut expired = Vec::new();
         let mut lease = self.lease().await?;
-        let until = time::monotonic() + self.deadline() / 4;
+        let held = std::mem::take(&mut *self.held_expiries());
+        let mut pass = Pass {
+            until: time::monotonic() + self.deadline() / 4,
+            held_before: held,
+            held: HeldExpiries::new(),
+        };
+        let done = self
+            .expire_pages(&mut lease, limit, &mut pass, &mut expired)
+            .await;
+        *self.held_expiries() = pass.held;
+        expired.sort_unstable();
+        match done {
+            Err(failure) if expired.is_empty() => Err(failure),
+            Err(failure) => {
+                // These jobs have ended, and no other call returns them.
+                let error = failure.to_string();
+                tracing::debug!(error, "a pass over expired jobs ended early");
+                Ok(expired)
+            }
+            Ok(()) => Ok(expired),
+        }
+    }
+
+    async fn expire_pages(
+        &self,
+        lease: &mut D::Lease,
+        limit: usize,
+        pass: &mut Pass,
+        expired: &mut Vec<JobId>,
+    ) -> Result<()> {
         // Expiry and id of the last job that was read. The statement also returns jobs that have
         // ended otherwise. They do not count towards the limit, and no later pass finds them again.
         let mut behind = (i64::MIN, Uuid::nil());
+        let mut last_tried = Vec::new();
         while expired.len() < limit {
             let wanted = limit - expired.len();
             let overdue = self.sql().overdue_expiries.query();
@@ -124,51 +164,85 @@ impl<D: Dialect> SqlStore<D> {
                 .bind(behind.0)
                 .bind(behind.1);
             let (mut alone, mut tied) = (Vec::new(), Vec::new());
-            for row in lease.rows(overdue).await? {
-                behind = (row.try_get(1)?, row.try_get(0)?);
+            let rows = lease.rows(overdue).await?;
+            for row in &rows {
+                let (expiry, job): (i64, Uuid) = (row.try_get(1)?, row.try_get(0)?);
+                if (expiry, job) <= behind {
+                    let text = "the database returned expired jobs in a wrong order";
+                    return Err(Failure::new(StoreErrorKind::Other, text));
+                }
+                behind = (expiry, job);
                 match row.try_get::<JobFlags>(2)?.has_any(TIED) {
-                    true => tied.push(behind.1),
-                    false => alone.push(behind.1),
+                    true => match pass.held_before.get(&job) {
+                        Some(times) => last_tried.push((*times, job)),
+                        None => tied.push(job),
+                    },
+                    false => alone.push(job),
                 }
             }
-            let is_last = alone.len() + tied.len() < wanted;
-            let ended = self.expire_together(&mut lease, &alone, PATIENCE).await?;
+            let ended = self.expire_together(lease, &alone, PATIENCE).await?;
             expired.extend(ended.into_iter().flatten());
-            expired.extend(self.expire_tied(&mut lease, &tied, until).await?);
-            if is_last {
+            self.expire_tied(lease, &tied, pass, expired).await?;
+            if rows.len() < wanted {
                 break;
             }
         }
-        expired.sort_unstable();
-        Ok(expired)
+        // The sort is stable: of jobs that were held equally often, the longest overdue is first.
+        last_tried.sort_by_key(|(times, _)| *times);
+        for (times, job) in last_tried {
+            if expired.len() < limit {
+                self.expire_one(lease, (times, job), pass, expired).await?;
+            }
+        }
+        Ok(())
     }
 
-    /// Cancels those of these jobs that have expired, and returns them. If the end of one of them
-    /// would change a row that another transaction has locked, such as that of its batch, ends each
-    /// job in its own transaction. Leaves out the jobs that remain at the time `until`.
+    /// Cancels those of these jobs that have expired, and adds them to `expired`. If the end of one
+    /// of them would change a row that another transaction has locked, such as that of its batch,
+    /// ends each job in its own transaction. Leaves out the jobs that remain when the pass must
+    /// end.
     async fn expire_tied(
         &self,
         lease: &mut D::Lease,
         jobs: &[Uuid],
-        until: Instant,
-    ) -> Result<Vec<JobId>> {
-        let mut ended = Vec::new();
-        if time::monotonic() < until {
-            match self.expire_together(lease, jobs, PATIENCE).await? {
-                Some(ended) => return Ok(ended),
-                None if jobs.len() == 1 => return Ok(ended),
-                None => {}
+        pass: &mut Pass,
+        expired: &mut Vec<JobId>,
+    ) -> Result<()> {
+        if jobs.len() > 1 && time::monotonic() < pass.until {
+            let ended = self.expire_together(lease, jobs, PATIENCE).await?;
+            if let Some(ended) = ended {
+                expired.extend(ended);
+                return Ok(());
             }
         }
         for job in jobs {
-            if time::monotonic() >= until {
-                break;
-            }
-            let job = std::slice::from_ref(job);
-            let one = self.expire_together(lease, job, PATIENCE_FOR_ONE).await?;
-            ended.extend(one.into_iter().flatten());
+            self.expire_one(lease, (0, *job), pass, expired).await?;
         }
-        Ok(ended)
+        Ok(())
+    }
+
+    /// Cancels this job if it has expired, and adds it to `expired`. `times` is in how many passes
+    /// before another transaction had locked a row that the end of the job changes. Does nothing if
+    /// the pass must end.
+    async fn expire_one(
+        &self,
+        lease: &mut D::Lease,
+        (times, job): (u32, Uuid),
+        pass: &mut Pass,
+        expired: &mut Vec<JobId>,
+    ) -> Result<()> {
+        if time::monotonic() < pass.until {
+            let alone = self
+                .expire_together(lease, &[job], PATIENCE_FOR_ONE)
+                .await?;
+            match alone {
+                Some(ended) => expired.extend(ended),
+                None => drop(pass.held.insert(job, times.saturating_add(1))),
+            }
+        } else if times > 0 {
+            pass.held.insert(job, times);
+        }
+        Ok(())
     }
 
     /// Cancels those of these jobs that have expired and that no other transaction has locked, in

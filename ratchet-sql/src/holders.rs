@@ -4,6 +4,8 @@
 //! wait, or have committed before. The change always writes the row of the job in `jobs`: a claim
 //! that has seen the job before the change then skips it, and cannot run it with the old payload.
 
+use std::collections::HashSet;
+
 use ratchet_core::model::{
     HolderChange, JobFlags, KeyHolder, TakenKeys, payload_version_to_stored,
 };
@@ -17,7 +19,8 @@ use crate::store::SqlStore;
 
 impl<D: Dialect> SqlStore<D> {
     /// Locks the jobs that have unique keys of new jobs, if an enqueue may change them. Adds them
-    /// to `taken`, and returns the time of the database. Must run in a transaction.
+    /// to `taken`. Returns the time of the database, and those of the jobs that have an expiry.
+    /// Must run in a transaction.
     ///
     /// # Errors
     /// Returns `Contention` if one of the jobs no longer has its key. The caller must then repeat
@@ -27,13 +30,14 @@ impl<D: Dialect> SqlStore<D> {
         on: &mut impl Run<D>,
         jobs: &[JobId],
         taken: &mut TakenKeys<'_>,
-    ) -> Result<i64> {
+    ) -> Result<(i64, HashSet<JobId>)> {
+        let (mut now, mut expiring) = (0, HashSet::new());
         if jobs.is_empty() {
-            return Ok(0);
+            return Ok((now, expiring));
         }
         let ids: Vec<Uuid> = jobs.iter().map(JobId::as_uuid).collect();
         let lock = self.sql().lock_holders.query().bind(&ids);
-        let (mut now, mut found) = (0, 0);
+        let mut found = 0;
         for row in on.rows(lock).await? {
             let job = row::job_id(&row, 0)?;
             let state = JobState::from_code(row.try_get::<i16>(1)?.into())?;
@@ -47,26 +51,29 @@ impl<D: Dialect> SqlStore<D> {
                 let (run_at, created_at) = (row.try_get(3)?, row.try_get(4)?);
                 let holder = KeyHolder::new(job, state, kind, run_at, created_at);
                 let flags: JobFlags = row.try_get(6)?;
-                taken.holder(holder.may_have_expiry(flags.has_any(JobFlags::EXPIRES)));
+                expiring.extend(flags.has_any(JobFlags::EXPIRES).then_some(job));
+                taken.holder(holder);
             }
         }
         if found < jobs.len() {
             let text = "the job that held a unique key released it during the call";
             return Err(Failure::new(StoreErrorKind::Contention, text));
         }
-        Ok(now)
+        Ok((now, expiring))
     }
 
-    /// Changes jobs that [`lock_holders`](Self::lock_holders) has locked.
+    /// Changes jobs that [`lock_holders`](Self::lock_holders) has locked. `expiring` are those that
+    /// have an expiry.
     pub(crate) async fn change_holders(
         &self,
         on: &mut impl Run<D>,
         changes: &[HolderChange],
+        expiring: &HashSet<JobId>,
     ) -> Result<()> {
         let sql = self.sql();
-        let mut replaced = (vec![], vec![], vec![], vec![]);
+        let mut replaced = (vec![], vec![], vec![], vec![], vec![]);
         let (mut giving_up, mut cancelled) = (Vec::new(), Vec::new());
-        let (mut may_have_expiry, mut expiring) = (Vec::new(), Vec::new());
+        let (mut had, mut has) = (Vec::new(), Vec::new());
         for change in changes {
             let job = change.job().as_uuid();
             match change {
@@ -75,15 +82,15 @@ impl<D: Dialect> SqlStore<D> {
                     payload_version,
                     run_at,
                     expires_at,
-                    may_have_expiry: had,
                     ..
                 } => {
-                    may_have_expiry.extend(had.then_some(job));
-                    expiring.extend(expires_at.map(|at| (job, at)));
+                    had.extend(expiring.contains(&change.job()).then_some(job));
+                    has.extend(expires_at.map(|at| (job, at)));
                     replaced.0.push(job);
                     replaced.1.push(payload.as_str());
                     replaced.2.push(payload_version_to_stored(*payload_version));
                     replaced.3.push(*run_at);
+                    replaced.4.push(expires_at.is_some());
                 }
                 HolderChange::GiveUp { cancel, .. } => {
                     giving_up.push(job);
@@ -97,10 +104,10 @@ impl<D: Dialect> SqlStore<D> {
                 ("payload", &replaced.1),
                 ("payload_version", &replaced.2),
                 ("run_at", &replaced.3),
+                ("expires", &replaced.4),
             ]))
             .await?;
-            self.replace_expiries(on, &may_have_expiry, &expiring)
-                .await?;
+            self.replace_expiries(on, &had, &has).await?;
         }
         if !giving_up.is_empty() {
             on.execute(sql.release_keys.query().bind(&giving_up))

@@ -22,7 +22,6 @@ struct Lost {
     node: Option<Uuid>,
     crashes: i32,
     state: i16,
-    begun: bool,
     /// True if the reclaim ends the job and other jobs may wait for this end.
     awaited: bool,
     reclaimed: Reclaimed,
@@ -132,7 +131,6 @@ impl<D: Dialect> SqlStore<D> {
         let nodes = column(lost, |lost| lost.node);
         let crashes = column(lost, |lost| lost.crashes);
         let states = column(lost, |lost| lost.state);
-        let begun = column(lost, |lost| lost.begun);
         let write = self
             .sql()
             .reclaim_jobs
@@ -146,7 +144,6 @@ impl<D: Dialect> SqlStore<D> {
                 ("node", &nodes),
                 ("crashes", &crashes),
                 ("state", &states),
-                ("begun", &begun),
             ])
             .bind(followed);
         let rows = lease.rows(write).await?;
@@ -198,7 +195,6 @@ fn judge(row: &impl Row, request: &ReclaimRequest) -> Result<Option<Lost>> {
         node,
         crashes: i32::try_from(effect.crash_count).unwrap_or(i32::MAX),
         state: effect.state.code().into(),
-        begun: effect.begun,
         awaited: effect.state.is_terminal()
             && row.try_get::<JobFlags>(23)?.has_any(JobFlags::AWAITED),
         reclaimed: effect.reclaimed(token),

@@ -38,7 +38,6 @@ struct Columns<'a> {
     ran_for: Vec<Option<i64>>,
     nodes: Vec<Uuid>,
     claimed_at: Vec<i64>,
-    begun: Vec<bool>,
 }
 
 impl<'a> Columns<'a> {
@@ -62,7 +61,6 @@ impl<'a> Columns<'a> {
         self.ran_for.push(settlement.ran_for.map(duration_micros));
         self.nodes.push(row::owner(&settlement.token));
         self.claimed_at.push(to_millis(settlement.token.claimed_at));
-        self.begun.push(effect.begun);
     }
 }
 
@@ -278,7 +276,6 @@ impl<D: Dialect> SqlStore<D> {
                 ("ran_for", &columns.ran_for),
                 ("node", &columns.nodes),
                 ("claimed_at", &columns.claimed_at),
-                ("begun", &columns.begun),
             ])
             .bind(followed);
         let mut ended = Vec::new();
@@ -445,7 +442,6 @@ mod tests {
             assert_eq!(effect.result, None);
             let plain = settlement.effect(false);
             assert_eq!(effect.attempts_added, plain.attempts_added);
-            assert_eq!(effect.begun, plain.begun);
             assert_eq!(plain.state.is_terminal(), plain.state.code() >= 4);
         }
     }

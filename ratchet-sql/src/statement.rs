@@ -175,7 +175,7 @@ macro_rules! shared_statements {
                 history histories read_state change_state request_cancel requeue_jobs
                 reschedule_jobs set_priority release_jobs keep_errors lock_free lock_old delete_jobs
                 lock_holders replace_payloads release_keys drop_keys forget_keys add_expiries
-                flag_expiries expiries_of drop_expiries overdue_expiries close_expiries;
+                expiries_of drop_expiries overdue_expiries close_expiries;
             claims: claim_jobs unclaim_jobs load_inputs settle_jobs find_settled report_life
                 running_jobs reclaim_jobs;
             lists: list_oldest list_newest list_batch_oldest list_batch_newest list_ended_oldest

@@ -2,7 +2,7 @@
 //! connection.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ratchet_core::claiming::Lookahead;
@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::connections::Connections;
 use crate::dialect::{Dialect, Run};
+use crate::expiry::HeldExpiries;
 use crate::failure::{Failure, Loss, Result as Inner};
 use crate::order;
 use crate::routes::Routes;
@@ -33,6 +34,7 @@ struct Inside<D: Dialect> {
     /// the connection for heartbeats and locks. So a call for a lock waits for at most one such
     /// call.
     lobby: Semaphore,
+    held_expiries: Mutex<HeldExpiries>,
     schema: String,
     version: String,
     deadline: Duration,
@@ -72,11 +74,17 @@ impl<D: Dialect> SqlStore<D> {
                 routes,
                 lookahead: Lookahead::default(),
                 lobby: Semaphore::new(1),
+                held_expiries: Mutex::default(),
                 schema,
                 version,
                 deadline,
             })))
         })
+    }
+
+    pub(crate) fn held_expiries(&self) -> MutexGuard<'_, HeldExpiries> {
+        let held = self.0.held_expiries.lock();
+        held.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the SQL statements of this store.

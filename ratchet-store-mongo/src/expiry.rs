@@ -1,5 +1,5 @@
-//! Expiries of jobs: until when jobs must begin. A job has the field `expires_at` until it
-//! begins.
+//! Expiries of jobs: until when jobs must begin. A job has the field `expires_at` until it begins,
+//! which its first report shows.
 
 use mongodb::bson::{Document, doc};
 use mongodb::options::{FindOptions, Hint};
@@ -37,9 +37,25 @@ impl MongoStore {
     /// Leaves out jobs that another transaction has locked: after a conflict, the jobs are divided
     /// until the locked ones are alone, up to [`CONFLICTS`] times.
     pub(crate) async fn cancel_expired(&self, limit: usize) -> Inner<Vec<JobId>> {
+        let mut expired = Vec::new();
+        let done = self.expire_up_to(limit, &mut expired).await;
+        expired.sort_unstable();
+        match done {
+            Err(failure) if expired.is_empty() => Err(failure),
+            Err(failure) => {
+                // These jobs have ended, and no other call returns them.
+                let error = failure.to_string();
+                tracing::debug!(error, "a pass over expired jobs ended early");
+                Ok(expired)
+            }
+            Ok(()) => Ok(expired),
+        }
+    }
+
+    async fn expire_up_to(&self, limit: usize, expired: &mut Vec<JobId>) -> Inner<()> {
         let side = self.main();
         let now = self.millis(side).await?;
-        let (mut expired, mut left_out) = (Vec::new(), Vec::new());
+        let mut left_out = Vec::new();
         let mut conflicts = 0;
         while expired.len() < limit && conflicts < CONFLICTS {
             let wanted = limit - expired.len();
@@ -55,11 +71,8 @@ impl MongoStore {
             // The jobs that are longest overdue are in the last chunk.
             let mut chunks = vec![&*jobs];
             while let Some(chunk) = chunks.pop().filter(|chunk| !chunk.is_empty()) {
-                match self.end_expired(chunk, now).await {
-                    Ok(ended) => {
-                        expired.extend(ended);
-                        continue;
-                    }
+                match self.end_expired(chunk, now, expired).await {
+                    Ok(()) => continue,
                     Err(failure) if failure.kind != StoreErrorKind::Contention => {
                         return Err(failure);
                     }
@@ -81,26 +94,24 @@ impl MongoStore {
                 "expired jobs that are locked do not end yet"
             );
         }
-        expired.sort_unstable();
-        Ok(expired)
+        Ok(())
     }
 
-    /// Cancels those of these jobs that wait and have expired, and returns them.
-    async fn end_expired(&self, jobs: &[JobId], now: i64) -> Inner<Vec<JobId>> {
+    /// Cancels those of these jobs that wait and have expired, and adds them to `expired`.
+    async fn end_expired(&self, jobs: &[JobId], now: i64, expired: &mut Vec<JobId>) -> Inner<()> {
         let side = self.main();
         let mut overdue = overdue(now, &[]);
         if !self.has_transactions() {
             // Nothing else depends on the end of these jobs, because such jobs need transactions.
-            let mut ended = Vec::new();
             for job in jobs {
                 overdue.insert("_id", row::id(*job));
                 let end = pipelines::moved(JobState::Cancelled, Now::Fixed(now));
                 let mut on = side.plain();
                 if on.update_one(&side.jobs, overdue.clone(), end).await? > 0 {
-                    ended.push(*job);
+                    expired.push(*job);
                 }
             }
-            return Ok(ended);
+            return Ok(());
         }
         overdue.insert("_id", doc! { "$in": pipelines::ids(jobs) });
         let mut tx = side.begin().await?;
@@ -112,6 +123,7 @@ impl MongoStore {
             Ok(jobs)
         }
         .await;
-        tx.finish(ended).await
+        expired.extend(tx.finish(ended).await?);
+        Ok(())
     }
 }

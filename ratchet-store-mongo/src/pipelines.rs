@@ -394,7 +394,7 @@ impl Ending<'_> {
             self.ran_for,
         );
         set.insert("history", with_attempt(attempt));
-        let ended = ended(set, effect.state, effect.begun, now);
+        let ended = ended(set, effect.state, now);
         Statement::new(filter, ended).bytes(bytes)
     }
 }
@@ -413,7 +413,6 @@ pub(crate) fn ran_for(claims: &[(JobId, Option<std::time::Duration>)]) -> Option
 }
 
 /// Returns the stages that end a lost claim, with this effect on the job. [reclaim.requeue]
-/// [expiry.begun]
 pub(crate) fn take_back(
     seq: u64,
     effect: ReclaimEffect,
@@ -426,28 +425,24 @@ pub(crate) fn take_back(
         "crash_count": i64::from(effect.crash_count),
         "history": with_attempt(attempt),
     };
-    ended(set, effect.state, effect.begun, now)
+    ended(set, effect.state, now)
 }
 
 /// Returns the stages that remove the node from a claim and do not end the claim. A later
-/// settlement ends the claim as failed. [reclaim.exhausted] [expiry.begun]
+/// settlement ends the claim as failed. [reclaim.exhausted]
 pub(crate) fn give_up(effect: ReclaimEffect, call: ObjectId) -> Vec<Document> {
-    let mut unset = vec!["node"];
-    unset.extend(effect.begun.then_some("expires_at"));
     vec![
         doc! { "$set": { "crash_count": i64::from(effect.crash_count), "claim": call } },
-        doc! { "$unset": unset },
+        doc! { "$unset": "node" },
     ]
 }
 
-/// Returns the stages that end a claim and put the job into `state`. If the job has `begun`, they
-/// remove its expiry. If the state is terminal and the job is in a batch, the stages also set the
-/// flag `counted`. The caller must count the job in the same transaction. [batch.count]
-/// [expiry.begun]
-fn ended(mut set: Document, state: JobState, begun: bool, now: Now) -> Vec<Document> {
+/// Returns the stages that end a claim and put the job into `state`. If the state is terminal and
+/// the job is in a batch, the stages also set the flag `counted`. The caller must count the job in
+/// the same transaction. [batch.count]
+fn ended(mut set: Document, state: JobState, now: Now) -> Vec<Document> {
     let mut unset: Vec<&str> = CLAIM.to_vec();
     unset.push("turn");
-    unset.extend(begun.then_some("expires_at"));
     if state.is_terminal() {
         set.insert("finished_at", now.expression());
         let in_batch = doc! { "$gt": ["$batch", Bson::Null] };
@@ -516,7 +511,7 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
 pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
     let set = doc! { "state": code(to) };
     if to.is_terminal() {
-        ended(set, to, false, now)
+        ended(set, to, now)
     } else {
         vec![doc! { "$set": set }, doc! { "$unset": "turn" }]
     }

@@ -13,8 +13,8 @@ use crate::pipelines::{self, literal};
 use crate::row;
 use crate::store::MongoStore;
 
-/// Returns the statement that stores the last reports of one claim. [report.life] [report.progress]
-/// [report.token]
+/// Returns the statement that stores the last reports of one claim. The job has begun, so it no
+/// longer expires. [report.life] [report.progress] [report.token] [expiry.begun]
 fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
     let mut set = doc! { "last_report": now.expression() };
     let mut bytes = 0;
@@ -27,7 +27,8 @@ fn statement(token: ClaimToken, last: LastReport<'_>, now: Now) -> Statement {
         bytes += checkpoint.as_str().len();
         set.insert("checkpoint", literal(checkpoint.as_str()));
     }
-    Statement::new(pipelines::held(token), vec![doc! { "$set": set }]).bytes(bytes)
+    let report = vec![doc! { "$set": set }, doc! { "$unset": "expires_at" }];
+    Statement::new(pipelines::held(token), report).bytes(bytes)
 }
 
 impl MongoStore {

@@ -32,7 +32,7 @@ CREATE TABLE {schema}.fair_routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 has a unique key, 2 has a timeout or a stall timeout, 4 has a lane, 8 waits for other
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
--- permit, 256 has or had an expiry. claimed_at, last_report, node and cancel_requested belong to the
+-- permit, 256 has an expiry. claimed_at, last_report, node and cancel_requested belong to the
 -- current claim if the job is running, and otherwise remain from the last one. ran_for_us belongs
 -- to the claim that succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if
 -- the job has no turn. A running job has the turn with which it was claimed.

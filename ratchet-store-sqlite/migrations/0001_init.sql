@@ -25,7 +25,7 @@ CREATE TABLE ratchet_routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 the job has a unique key, 2 it has a timeout or a stall timeout, 4 it has a lane, 8 it waits
 -- for others or for a signal, 16 others were linked to it, 32 it is in a batch, 64 it has tags, 128 its
--- route names a permit, 256 it has or had an expiry.
+-- route names a permit, 256 it has an expiry.
 -- claimed_at, last_report, node and cancel_requested are those of the present claim if the job is
 -- running, and otherwise left over from the last one. ran_for_us is of the claim that succeeded.
 -- fair_key and fair_cost are null without a fair key. turn is null if the job has no turn.

@@ -84,18 +84,12 @@ fn plan<'j>(work: &Work<'_>, jobs: &'j [NewJob]) -> Result<EnqueuePlan<'j>> {
         let mut find = conn.prepare_cached(&SQL.find_holder)?;
         let found = find.query_row([job.as_bytes()], |row| {
             let kind = row::name(row, 1, "kind");
-            Ok((
-                row.get::<_, i64>(0)?,
-                kind,
-                row.get(2)?,
-                row.get(3)?,
-                row::flags(row, 5)?,
-            ))
+            Ok((row.get::<_, i64>(0)?, kind, row.get(2)?, row.get(3)?))
         });
-        if let Some((state, Ok(Some(kind)), run_at, created_at, flags)) = found.optional()? {
+        if let Some((state, Ok(Some(kind)), run_at, created_at)) = found.optional()? {
             let state = JobState::from_code(state)?;
             let holder = KeyHolder::new(job, state, kind, run_at, created_at);
-            taken.holder(holder.may_have_expiry(flags.has_any(JobFlags::EXPIRES)));
+            taken.holder(holder);
         }
     }
     Ok(taken.resolve(jobs, work.now))
@@ -108,8 +102,9 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
     let job = change.job();
     let id = job.as_bytes();
     let mut data = conn.prepare_cached(&SQL.find_holder)?;
-    let (data, route, key): (i64, _, _) = data.query_row([id], |row| {
-        Ok((row.get(4)?, row.get(6)?, row.get(7).unwrap_or_default()))
+    let (data, flags, route, key): (i64, _, _, _) = data.query_row([id], |row| {
+        let key = row.get(7).unwrap_or_default();
+        Ok((row.get(4)?, row::flags(row, 5)?, row.get(6)?, key))
     })?;
     work.note_place(route, key);
     match change {
@@ -118,7 +113,6 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
             payload_version,
             run_at,
             expires_at,
-            may_have_expiry,
             ..
         } => {
             let version = payload_version_to_stored(*payload_version);
@@ -130,7 +124,7 @@ fn change_holder(work: &Work<'_>, change: &HolderChange) -> Result<()> {
             conn.prepare_cached(&SQL.clear_notes)?.execute([id])?;
             conn.prepare_cached(&SQL.reschedule_job)?
                 .execute(params![id, run_at])?;
-            expiry::replace(work, job, *expires_at, *may_have_expiry)?;
+            expiry::replace(work, job, flags, *expires_at)?;
         }
         HolderChange::GiveUp { cancel, .. } => {
             conn.prepare_cached(&SQL.free_unique_key)?

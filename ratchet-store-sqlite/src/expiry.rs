@@ -19,23 +19,22 @@ pub(crate) fn add(work: &Work<'_>, job: &NewJob) -> Result<()> {
     }
 }
 
-/// Gives a waiting job another expiry, or none. `may_have_expiry` is whether it may have one now.
+/// Gives a waiting job with these flags another expiry, or none.
 pub(crate) fn replace(
     work: &Work<'_>,
     id: JobId,
+    flags: JobFlags,
     expires_at: Option<i64>,
-    may_have_expiry: bool,
 ) -> Result<()> {
     match expires_at {
-        Some(expires_at) => {
-            put(work.conn, id, expires_at)?;
-            let mut flag = work.conn.prepare_cached(&SQL.flag_expiry)?;
-            flag.execute([id.as_bytes()])?;
-            Ok(())
-        }
-        None if may_have_expiry => remove(work.conn, id, JobFlags::EXPIRES),
-        None => Ok(()),
+        Some(expires_at) => put(work.conn, id, expires_at)?,
+        None => remove(work.conn, id, flags)?,
     }
+    if expires_at.is_some() != flags.has_any(JobFlags::EXPIRES) {
+        let mut flag = work.conn.prepare_cached(&SQL.flag_expiry)?;
+        flag.execute(params![id.as_bytes(), expires_at.is_some()])?;
+    }
+    Ok(())
 }
 
 /// Returns when a job with these flags expires, if it has an expiry.
@@ -48,7 +47,8 @@ pub(crate) fn of(conn: Connection<'_>, id: JobId, flags: JobFlags) -> Result<Opt
     Ok(found.optional()?)
 }
 
-/// Removes the expiry of a job with these flags.
+/// Removes the expiry of a job with these flags. If the job stays stored, the caller clears the
+/// flag.
 pub(crate) fn remove(conn: Connection<'_>, id: JobId, flags: JobFlags) -> Result<()> {
     if flags.has_any(JobFlags::EXPIRES) {
         let mut remove = conn.prepare_cached(&SQL.drop_expiry)?;

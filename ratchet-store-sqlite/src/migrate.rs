@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["e9e366ea6e967601e0c60a2332142f494736970b5114d6eeffeddc48e6e142b0"];
+        &["06ca43e260b2e999c47903f19342d29dd8e6a518422c6fa3640da782b386acbe"];
 
     #[test]
     fn versions_have_no_gaps() {

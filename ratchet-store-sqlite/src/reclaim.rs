@@ -11,7 +11,6 @@ use ratchet_core::{ClaimToken, JobId, NodeId};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::Result;
-use crate::expiry;
 use crate::nodes::all_nodes;
 use crate::request::Work;
 use crate::row;
@@ -115,9 +114,6 @@ fn take_back(work: &Work<'_>, claim: &Running, effect: ReclaimEffect) -> Result<
     let claimed_at = from_millis(claim.claimed_at.unwrap_or(0));
     let token = ClaimToken::new(claim.id, claim.seq.cast_unsigned(), claim.node, claimed_at);
     let reclaimed = effect.reclaimed(token);
-    if effect.begun {
-        expiry::remove(work.conn, claim.id, claim.flags)?;
-    }
     if effect.is_exhausted() {
         work.conn.prepare_cached(&SQL.disown_job)?.execute(params![
             claim.id.as_bytes(),

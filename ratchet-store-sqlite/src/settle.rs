@@ -72,9 +72,6 @@ fn settle_one(
         terminal,
     };
     end_claim(work, &ended, effect.record, ran_for_us, effect.error)?;
-    if effect.begun {
-        expiry::remove(work.conn, token.job, held.flags)?;
-    }
     if let Some(error) = effect.error {
         work.conn
             .prepare_cached(&SQL.keep_error)?
@@ -171,6 +168,7 @@ pub(crate) fn report(work: &Work<'_>, reports: &[Report]) -> Result<Vec<Reported
                 return Ok(Reported::Stale);
             };
             update.execute(params![token.job.as_bytes(), held.seq, work.now])?;
+            expiry::remove(work.conn, token.job, held.flags)?;
             keep_report(work, token.job, &report.kind)?;
             Ok(Reported::Applied {
                 cancel_requested: held.cancel_requested,

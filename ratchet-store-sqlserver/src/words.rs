@@ -312,6 +312,7 @@ mod tests {
             "forget_rates",
             "lock_old",
             "look_at_permits",
+            "overdue_expiries",
             "purge_archive",
             "purge_batches",
             "running_jobs",

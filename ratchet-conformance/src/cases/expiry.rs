@@ -172,14 +172,14 @@ cases! {
     #[needs(Clock)]
     async fn a_job_that_has_begun_never_expires(cx: &Cx) {
         let node = cx.node().await;
-        // An attempt shows that a body has run. In the other cases, its running time does.
+        let progress = ReportKind::Progress { percent: 1, message: "1 of 100".to_owned() };
         let ends = [
-            (retry(Duration::ZERO), None),
-            (Outcome::Snoozed { delay: Duration::ZERO }, Some(SECOND)),
-            (Outcome::Released, Some(SECOND)),
-            (Outcome::Undelivered, Some(SECOND)),
+            (ReportKind::Alive, retry(Duration::ZERO)),
+            (progress, Outcome::Snoozed { delay: Duration::ZERO }),
+            (ReportKind::Checkpoint(json("1")), Outcome::Released),
+            (ReportKind::Alive, Outcome::Undelivered),
         ];
-        for (end, ran_for) in ends {
+        for (report, end) in ends {
             let id = node.add(fleeting()).await;
             let expiry = node.get(id).await.expires_at;
             cx.advance(MINUTE - MILLI).await;
@@ -193,20 +193,21 @@ cases! {
             assert_eq!(node.expire_jobs(10).await, []);
             assert_eq!(node.state(id).await, Running);
             cx.proving(["expiry.begun"]);
-            let mut settlement = Settlement::new(first.token, end.clone());
-            settlement.ran_for = ran_for;
-            assert_eq!(node.settle_all(&[settlement]).await, [Fenced::Applied]);
+            let reported = node.report(first.token, report).await;
+            assert!(matches!(reported, Reported::Applied { .. }), "{reported:?}");
+            assert_eq!(node.get(id).await.expires_at, None, "{end:?}");
+            node.settle(first.token, end.clone()).await;
             assert_eq!(node.get(id).await.expires_at, None, "{end:?}");
             assert_eq!(node.expire_jobs(10).await, [], "{end:?}");
             let again = node.claim_one().await.claim;
             assert_eq!((again.token.seq, again.expires_at), (2, None), "{end:?}");
-            // A job that was cancelled after its body had run did not expire.
+            // A job that was cancelled after its body had begun did not expire.
             node.settle(again.token, Outcome::Cancelled).await;
             assert!(!node.get(id).await.is_expired());
         }
     }
 
-    #[proves("expiry.begun", "expiry.pass", "settle.cancel")]
+    #[proves("expiry.begun", "expiry.pass", "report.token", "settle.cancel")]
     #[needs(Clock)]
     async fn a_claim_that_comes_back_without_a_body_leaves_the_expiry(cx: &Cx) {
         let node = cx.node().await;
@@ -227,6 +228,9 @@ cases! {
             cx.proving(["expiry.begun"]);
             node.settle(token, end.clone()).await;
             assert_eq!(node.get(first).await.expires_at, expiry, "{end:?}");
+            cx.proving(["report.token"]);
+            assert_eq!(node.report(token, ReportKind::Alive).await, Reported::Stale);
+            assert_eq!(node.get(first).await.expires_at, expiry, "{end:?}");
             cx.proving(["expiry.pass"]);
             cx.advance(MINUTE).await;
             assert_eq!(node.expire_jobs(10).await, [first], "{end:?}");
@@ -246,46 +250,59 @@ cases! {
 
     #[proves("expiry.begun", "reclaim.requeue")]
     #[needs(Clock)]
-    async fn a_job_whose_claim_was_lost_has_begun(cx: &Cx) {
-        let (node, left) = (cx.node().await, cx.node().await);
-        let crashed = node.add(fleeting()).await;
-        node.take().await;
-        // This body has begun, although its loss is no crash.
-        left.beat().await;
-        let reported = left.add(fleeting()).await;
-        let token = left.take().await;
-        left.alive(token).await;
+    async fn a_job_whose_body_was_lost_never_expires(cx: &Cx) {
+        let (crashed, left) = (cx.node().await, cx.node().await);
+        for node in [&crashed, &left] {
+            node.beat().await;
+            node.add(fleeting()).await;
+            let token = node.take().await;
+            node.alive(token).await;
+        }
         left.beat_with(&left.heartbeat(NodeStatus::Left)).await;
         cx.advance(HOUR).await;
-        assert_eq!(node.reclaim(&reclaim()).await.len(), 2);
-        for id in [crashed, reported] {
-            assert_eq!(node.get(id).await.expires_at, None);
+        let node = cx.node().await;
+        let lost = node.reclaim(&reclaim()).await;
+        assert_eq!(lost.len(), 2);
+        for lost in lost {
+            assert_eq!(node.get(lost.token.job).await.expires_at, None, "{lost:?}");
         }
         assert_eq!(node.expire_jobs(10).await, []);
-        for claimed in node.claim(2).await {
+        let claimed = node.claim(3).await;
+        assert_eq!(claimed.len(), 2);
+        for claimed in claimed {
             assert_eq!(claimed.claim.expires_at, None);
         }
     }
 
-    #[proves("expiry.begun", "expiry.pass", "reclaim.left", "reclaim.start")]
+    #[proves("expiry.begun", "expiry.pass", "reclaim.left", "reclaim.dead", "reclaim.start")]
     #[needs(Clock)]
-    async fn a_claim_that_was_lost_before_a_body_ran_leaves_the_expiry(cx: &Cx) {
-        let (node, left) = (cx.node().await, cx.node().await);
-        left.beat().await;
-        let mut late = vec![left.add(fleeting()).await];
-        left.take().await;
+    async fn a_claim_that_was_lost_before_its_body_began_leaves_the_expiry(cx: &Cx) {
+        let (node, left, crashed) = (cx.node().await, cx.node().await, cx.node().await);
+        let reasons = [
+            (&left, ReclaimReason::OwnerLeft),
+            (&crashed, ReclaimReason::OwnerLost),
+            (&node, ReclaimReason::NotStarted),
+        ];
+        let (mut late, mut expected) = (Vec::new(), Vec::new());
+        for (owner, reason) in reasons {
+            owner.beat().await;
+            let id = owner.add(fleeting()).await;
+            owner.take().await;
+            late.push(id);
+            expected.push((id, reason));
+        }
+        // Another job that was claimed by the node that crashed has begun.
+        let begun = crashed.add(fleeting()).await;
+        let token = crashed.take().await;
+        crashed.alive(token).await;
+        expected.push((begun, ReclaimReason::OwnerLost));
         left.beat_with(&left.heartbeat(NodeStatus::Left)).await;
-        node.beat().await;
-        late.push(node.add(fleeting()).await);
-        node.take().await;
         cx.advance(HOUR).await;
         node.beat().await;
         assert_eq!(node.expire_jobs(10).await, []);
         let lost = node.reclaim(&reclaim()).await;
         let mut reasons: Vec<_> = lost.iter().map(|lost| (lost.token.job, lost.reason)).collect();
         reasons.sort_by_key(|(job, _)| *job);
-        let mut expected =
-            [(late[0], ReclaimReason::OwnerLeft), (late[1], ReclaimReason::NotStarted)];
         expected.sort_by_key(|(job, _)| *job);
         assert_eq!(reasons, expected);
         late.sort_unstable();
@@ -293,6 +310,7 @@ cases! {
         for id in late {
             assert_expired(&node, id).await;
         }
+        assert_eq!(node.state(begun).await, Pending);
     }
 
     #[proves("expiry.claim", "expiry.pass", "expiry.kept", "settle.history")]
@@ -428,6 +446,7 @@ cases! {
             let token = node.take().await;
             node.release(token).await;
             let token = node.take().await;
+            node.alive(token).await;
             node.settle(token, retry(Duration::ZERO)).await;
             let new = fleeting().unique_key("u").on_conflict(how);
             cx.proving(["expiry.replace"]);

@@ -307,6 +307,31 @@ cases! {
         assert_eq!(node.expire_jobs(10).await, held);
     }
 
+    #[proves("within.apart", "expiry.limit")]
+    #[needs(Clock, Transactions, RowLocks, Workflows)]
+    async fn a_held_batch_keeps_no_job_of_another_from_expiring_for_ever(cx: &Cx) {
+        let (node, application) = cx.node_of_application().await;
+        let (batch, other) = (node.batch().await, node.batch().await);
+        let late = |seconds: u32, batch| job().expires_in(seconds * SECOND).in_batch(batch);
+        let mut held = node.add_all(&[1, 2, 3].map(|seconds| late(seconds, batch))).await;
+        let mut free = node.add_all(&[4, 5].map(|seconds| late(seconds, other))).await;
+        cx.advance(MINUTE).await;
+        let mut tx = Transaction::begin(&node, &*application).await;
+        tx.enqueue(&[job().in_batch(batch)]).await;
+        // A pass may wait for each job of the held batch, and so end before it gets further. The
+        // next one must not do the same.
+        let mut ended = Vec::new();
+        for _ in 0..3 {
+            ended.extend(node.expire_jobs(10).await);
+        }
+        ended.sort_unstable();
+        free.sort_unstable();
+        assert_eq!(ended, free);
+        tx.roll_back().await;
+        held.sort_unstable();
+        assert_eq!(node.expire_jobs(10).await, held);
+    }
+
     #[proves("within.apart", "permit.max")]
     #[needs(Transactions, RowLocks, Workflows, Permits)]
     async fn a_held_job_keeps_no_permit_from_the_next(cx: &Cx) {

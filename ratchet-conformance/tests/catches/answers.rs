@@ -61,66 +61,6 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         "conflict::a_repeated_enqueue_that_replaced_a_payload_replaces_it_again",
     ),
     (
-        Sabotage::NeverExpiresJobs,
-        "expiry::a_job_that_has_not_begun_ends_at_its_expiry_and_not_before",
-    ),
-    (
-        Sabotage::ExpiresJobsEarly,
-        "expiry::a_job_that_has_not_begun_ends_at_its_expiry_and_not_before",
-    ),
-    (
-        Sabotage::ExpiresBegunJobs,
-        "expiry::a_job_that_has_begun_never_expires",
-    ),
-    (
-        Sabotage::ExpiresBegunJobs,
-        "expiry::a_job_whose_claim_was_lost_has_begun",
-    ),
-    (
-        Sabotage::KeepsExpiriesOfBegunJobs,
-        "expiry::a_job_that_has_begun_never_expires",
-    ),
-    (
-        Sabotage::BeginsEveryClaimedJob,
-        "expiry::a_claim_that_comes_back_without_a_body_leaves_the_expiry",
-    ),
-    (
-        Sabotage::NeverExpiresJobs,
-        "expiry::a_claim_that_was_lost_before_a_body_ran_leaves_the_expiry",
-    ),
-    (
-        Sabotage::ExpiresOnlyPendingJobs,
-        "expiry::a_job_expires_whatever_it_waits_for",
-    ),
-    (
-        Sabotage::ForgetsWhyJobsExpired,
-        "expiry::a_job_that_has_not_begun_ends_at_its_expiry_and_not_before",
-    ),
-    (
-        Sabotage::RecordsExpiredAsCancelled,
-        "expiry::a_job_that_is_claimed_after_its_expiry_has_not_begun",
-    ),
-    (
-        Sabotage::ExpiresTooManyJobs,
-        "expiry::a_pass_ends_the_longest_overdue_jobs_up_to_its_limit",
-    ),
-    (
-        Sabotage::HidesExpiriesFromClaims,
-        "expiry::a_job_that_is_claimed_after_its_expiry_has_not_begun",
-    ),
-    (
-        Sabotage::KeepsExpiriesOfHolders,
-        "expiry::a_waiting_holder_gets_the_expiry_of_the_new_job",
-    ),
-    (
-        Sabotage::KeepsExpiriesOfHolders,
-        "expiry::a_holder_that_has_begun_gets_the_expiry_of_the_new_job",
-    ),
-    (
-        Sabotage::ExpiresRequeuedJobs,
-        "expiry::a_requeued_job_does_not_expire",
-    ),
-    (
         Sabotage::ForgetsIdempotencyKeysOnPurge,
         "keys::a_purged_job_that_is_enqueued_again_is_a_duplicate_of_itself",
     ),

@@ -311,6 +311,7 @@ impl JobStore for Sabotaged {
                     .iter_mut()
                     .for_each(|job| job.claim.expires_at = None);
             }
+            Sabotage::BeginsEveryClaimedJob => self.begin_expiring(&claimed).await?,
             Sabotage::SaysThatOthersWait => {
                 claimed.iter_mut().for_each(|job| job.claim.awaited = true);
             }
@@ -402,10 +403,6 @@ impl JobStore for Sabotaged {
                     self.inner.act(&selector, JobAction::Requeue).await?;
                     continue;
                 }
-                (Sabotage::KeepsExpiriesOfBegunJobs, _) => settlement.ran_for = None,
-                (Sabotage::BeginsEveryClaimedJob, _) => {
-                    settlement = settlement.ran_for(Duration::ZERO);
-                }
                 (Sabotage::RecordsExpiredAsCancelled, Outcome::Expired) => {
                     settlement = Settlement::new(token, Outcome::Cancelled).without_attempt();
                 }
@@ -429,6 +426,9 @@ impl JobStore for Sabotaged {
     }
 
     async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        if self.is(Sabotage::KeepsExpiriesOfBegunJobs) {
+            return self.answer_reports(reports).await;
+        }
         let mut reports = reports.to_vec();
         if self.is(Sabotage::IgnoresTokensOnReport) {
             for report in &mut reports {
@@ -663,51 +663,6 @@ impl JobStore for Sabotaged {
     }
 
     async fn expire_jobs(&self, limit: usize) -> Result<Vec<JobId>> {
-        match self.how {
-            Sabotage::NeverExpiresJobs => Ok(Vec::new()),
-            Sabotage::ExpiresTooManyJobs => self.inner.expire_jobs(limit + 1).await,
-            Sabotage::ExpiresBegunJobs => self.expire_where(limit, |job| job.claim_seq > 0).await,
-            Sabotage::ExpiresOnlyPendingJobs => {
-                let now = self.inner.database_time().await?;
-                let mut late = self.everything().await?;
-                late.retain(|job| {
-                    let is_late = job.expires_at.is_some_and(|expiry| expiry <= now);
-                    is_late && job.state == JobState::Pending
-                });
-                let late: Vec<JobId> = late.iter().map(|job| job.id).collect();
-                let selector = JobSelector::Ids(late.clone());
-                self.inner.act(&selector, JobAction::Cancel).await?;
-                Ok(late)
-            }
-            Sabotage::ExpiresRequeuedJobs => {
-                self.expire_where(limit, |job| job.claim_seq == 1 && job.attempts == 0)
-                    .await
-            }
-            _ => self.inner.expire_jobs(limit).await,
-        }
-    }
-}
-
-impl Sabotaged {
-    /// Ends the expired jobs, and cancels the pending jobs that have lost their expiry and that
-    /// `also` selects.
-    async fn expire_where(
-        &self,
-        limit: usize,
-        also: impl Fn(&JobRecord) -> bool,
-    ) -> Result<Vec<JobId>> {
-        let mut expired = self.inner.expire_jobs(limit).await?;
-        let now = time::to_millis(self.inner.database_time().await?);
-        let mut late = self.everything().await?;
-        late.retain(|job| {
-            let expiry = self.memory().expiries.get(&job.id).copied();
-            let late = expiry.is_some_and(|expiry| is_expired(expiry, now));
-            late && job.state == JobState::Pending && also(job)
-        });
-        let late: Vec<JobId> = late.iter().map(|job| job.id).collect();
-        let selector = JobSelector::Ids(late.clone());
-        self.inner.act(&selector, JobAction::Cancel).await?;
-        expired.extend(late);
-        Ok(expired)
+        self.expire_wrongly(limit).await
     }
 }

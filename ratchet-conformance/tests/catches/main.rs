@@ -3,6 +3,7 @@
 
 mod answers;
 mod archive;
+mod expiry;
 mod fair;
 mod flows;
 mod jobs;
@@ -26,6 +27,7 @@ fn catches() -> impl Iterator<Item = (Sabotage, &'static str)> {
         answers::CATCHES,
         mutants::CATCHES,
         fair::CATCHES,
+        expiry::CATCHES,
     ];
     all.into_iter().flatten().copied()
 }

@@ -184,9 +184,10 @@ pub struct Claim {
     /// The trace context with which the job was enqueued. `None` if it was enqueued without a
     /// trace.
     pub trace: Option<TraceContext>,
-    /// When the job expires if no body runs before. `None` if it never expires, such as a job that
-    /// has begun. If the job was claimed only after this time, the node ends the job without
-    /// running it ([`is_expired`](Self::is_expired)).
+    /// When the job expires if no body begins before. `None` if it never expires, such as a job
+    /// that has begun. If the job was claimed only after this time, the node ends the job without
+    /// running it ([`is_expired`](Self::is_expired)). Otherwise it first reports that the body
+    /// begins (`[expiry.begun]`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }

@@ -37,7 +37,7 @@ impl JobFlags {
     pub const TAGS: Self = Self(64);
     /// The route of the job requires a permit.
     pub const PERMIT: Self = Self(128);
-    /// The job has an expiry, or had one. A job with an expiry always has this flag.
+    /// The job has an expiry.
     pub const EXPIRES: Self = Self(256);
     /// The end of the job may affect its lane, its children or its batch.
     pub const AWAITED: Self = Self::LANE.or(Self::FOLLOWED);

@@ -93,7 +93,6 @@ pub struct KeyHolder {
     kind: Name,
     run_at: i64,
     created_at: i64,
-    may_have_expiry: bool,
 }
 
 impl KeyHolder {
@@ -113,15 +112,7 @@ impl KeyHolder {
             kind,
             run_at,
             created_at,
-            may_have_expiry: false,
         }
-    }
-
-    /// Sets whether the holder may have an expiry. The default is `false`.
-    #[must_use]
-    pub const fn may_have_expiry(mut self, may_have_expiry: bool) -> Self {
-        self.may_have_expiry = may_have_expiry;
-        self
     }
 }
 
@@ -143,9 +134,6 @@ pub enum HolderChange {
         /// When the job expires, in milliseconds since 1970; `None` if it never does.
         /// `[expiry.replace]`
         expires_at: Option<i64>,
-        /// Whether the job may have had an expiry until now, as
-        /// [`may_have_expiry`](KeyHolder::may_have_expiry) says.
-        may_have_expiry: bool,
     },
     /// The running job loses its unique key, which the new job gets. `[keys.follow]`
     GiveUp {
@@ -193,7 +181,6 @@ impl OnConflict {
             payload_version: new.spec().payload_version,
             run_at,
             expires_at: new.resolve_expiry(now),
-            may_have_expiry: holder.may_have_expiry,
         })
     }
 
@@ -258,7 +245,6 @@ mod tests {
                         payload_version,
                         run_at,
                         expires_at: None,
-                        may_have_expiry: false,
                     })
                 };
                 let expected = match mode {
@@ -300,18 +286,14 @@ mod tests {
     #[test]
     fn a_waiting_holder_gets_the_expiry_of_the_new_job() {
         let changed = |new: NewJob| {
-            let holder = holder(JobState::Pending).may_have_expiry(true);
+            let holder = holder(JobState::Pending);
             match OnConflict::Replace.decide(&new, &holder, 2_000) {
-                Some(HolderChange::Replace {
-                    expires_at,
-                    may_have_expiry,
-                    ..
-                }) => (expires_at, may_have_expiry),
+                Some(HolderChange::Replace { expires_at, .. }) => expires_at,
                 other => panic!("expected a replacement, found {other:?}"),
             }
         };
-        assert_eq!(changed(job()), (None, true));
-        assert_eq!(changed(job().expires_in(2 * SECOND)), (Some(4_000), true));
+        assert_eq!(changed(job()), None);
+        assert_eq!(changed(job().expires_in(2 * SECOND)), Some(4_000));
     }
 
     #[test]

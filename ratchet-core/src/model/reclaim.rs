@@ -182,9 +182,6 @@ impl ReclaimRequest {
 
     /// Computes the effect of reclaiming a lost claim.
     ///
-    /// The job has begun, and no longer expires, if its body has sent a report or if the loss
-    /// counts as a crash.
-    ///
     /// A claim without an owner belongs to a job whose crash budget was used up in an earlier pass.
     /// The budget stays used up and the crash count stays the same, even if this pass allows more
     /// crashes.
@@ -219,7 +216,6 @@ impl ReclaimRequest {
             reason,
             crash_count,
             state,
-            begun: reported || crashed,
         }
     }
 
@@ -293,8 +289,6 @@ pub struct ReclaimEffect {
     /// The new state of the job. `Running` means that the crash budget is used up. The claim then
     /// loses its owner and must be settled as failed.
     pub state: JobState,
-    /// Whether a body of the job has begun. Then the store removes the expiry of the job.
-    pub begun: bool,
 }
 
 impl ReclaimEffect {
@@ -618,25 +612,5 @@ mod tests {
         };
         assert_eq!((count(0, None), count(0, Some(1))), (1, 1));
         assert_eq!((count(1, None), count(1, Some(1))), (1, 2));
-    }
-
-    #[test]
-    fn a_job_has_begun_after_a_report_or_a_crash() {
-        let request = ReclaimRequest::new();
-        let (left, alive) = (
-            node(NodeStatus::Left, 900_000),
-            node(NodeStatus::Active, 900_000),
-        );
-        let begun = |owner, crashes, last_report| {
-            let mut held = claim(owner, last_report);
-            held.crash_count = Some(crashes);
-            request.judge(&held, 900_000).unwrap().begun
-        };
-        assert!(begun(UNKNOWN, 0, None), "a crash");
-        assert!(!begun(UNKNOWN, 1, None), "a suspect that had not begun");
-        assert!(begun(UNKNOWN, 1, Some(1)));
-        assert!(!begun(Owner::Known(&left), 0, None));
-        assert!(begun(Owner::Known(&left), 0, Some(1)));
-        assert!(!begun(Owner::Known(&alive), 0, None), "not started in time");
     }
 }

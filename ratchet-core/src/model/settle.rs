@@ -149,9 +149,6 @@ impl Settlement {
 
     /// Returns the changes to the job. Every store applies exactly these changes.
     ///
-    /// A body has run if the end of the claim counts as an attempt, or if the settlement has the
-    /// running time of a body. The job has then begun, and no longer expires.
-    ///
     /// If the cancellation of the job was requested, the job always ends as `Cancelled` and without
     /// a result, even if its body succeeded or failed.
     #[must_use]
@@ -160,7 +157,6 @@ impl Settlement {
             state,
             next_run: NextRun::Unchanged,
             attempts_added: u32::from(self.counts_attempt),
-            begun: self.counts_attempt || self.ran_for.is_some(),
             error: None,
             result: None,
             record,
@@ -254,9 +250,7 @@ pub enum NextRun {
 /// let settlement = Settlement::new(token, Outcome::Snoozed { delay });
 /// let effect = settlement.effect(false);
 /// assert_eq!((effect.state, effect.next_run), (JobState::Pending, NextRun::In(delay)));
-/// assert_eq!((effect.attempts_added, effect.begun), (0, false));
-/// // A body ran, and asked for the snooze.
-/// assert!(settlement.ran_for(delay).effect(false).begun);
+/// assert_eq!(effect.attempts_added, 0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -267,8 +261,6 @@ pub struct Effect<'a> {
     pub next_run: NextRun,
     /// 1 if the end of the claim counts as an attempt, otherwise 0.
     pub attempts_added: u32,
-    /// Whether a body of the job has run. Then the store removes the expiry of the job.
-    pub begun: bool,
     /// The job's new last error; `None` keeps the previous error.
     pub error: Option<&'a str>,
     /// The result to store; `None` if the job has no result.
@@ -356,30 +348,6 @@ mod tests {
             })
             .collect();
         assert_eq!(added, [1, 1, 1, 0, 0, 0, 1, 0]);
-    }
-
-    #[test]
-    fn a_job_has_begun_after_an_attempt_or_the_end_of_a_body() {
-        let token = ClaimToken::new(JobId::new(), 1, None, Timestamp::UNIX_EPOCH);
-        for cancel in [false, true] {
-            let begun = |outcome, ran_for: Option<Duration>| {
-                let settlement = Settlement::new(token, outcome);
-                let settlement = match ran_for {
-                    Some(ran_for) => settlement.ran_for(ran_for),
-                    None => settlement,
-                };
-                settlement.effect(cancel).begun
-            };
-            let without: Vec<bool> = outcomes().into_iter().map(|one| begun(one, None)).collect();
-            assert_eq!(
-                without,
-                [true, true, true, false, false, false, true, false]
-            );
-            let ran_for = Some(Duration::ZERO);
-            assert!(outcomes().into_iter().all(|one| begun(one, ran_for)));
-        }
-        let unrun = Settlement::new(token, Outcome::Cancelled).without_attempt();
-        assert!(!unrun.effect(true).begun);
     }
 
     #[test]

@@ -155,8 +155,8 @@ impl StoredJob {
         OwnedClaim::new(self.token(), self.record.cancel_requested)
     }
 
-    /// Claims the job, which must be pending, for this node. The job keeps its expiry until a body
-    /// has run. `[claim.running]` `[expiry.claim]`
+    /// Claims the job, which must be pending, for this node. The job keeps its expiry until its
+    /// body begins. `[claim.running]` `[expiry.claim]`
     pub fn claim(&mut self, node: NodeId, now: i64) -> Claim {
         self.enter(JobState::Running, now);
         self.record.claim_seq += 1;
@@ -179,7 +179,7 @@ impl StoredJob {
     /// Settles a claim of this job. If this call ends the claim, also returns the entry for the
     /// history. If the claim has already ended, the job does not change: the answer is `Applied` if
     /// it was the claim that was settled last, and otherwise `Stale`. `[settle.fenced]`
-    /// `[settle.repeat]` `[settle.effect]` `[expiry.begun]`
+    /// `[settle.repeat]` `[settle.effect]`
     pub fn settle(&mut self, settlement: &Settlement, now: i64) -> (Fenced, Option<Attempt>) {
         let token = settlement.token;
         if !self.holds(token) {
@@ -192,7 +192,6 @@ impl StoredJob {
         self.settled = Some(token);
         let job = &mut self.record;
         job.attempts += effect.attempts_added;
-        job.expires_at = job.expires_at.filter(|_| !effect.begun);
         if let NextRun::In(delay) = effect.next_run {
             job.run_at = from_millis(now.saturating_add(duration_millis(delay)));
         }
@@ -205,13 +204,15 @@ impl StoredJob {
         (Fenced::Applied, Some(attempt))
     }
 
-    /// Stores a report of the body. If the node no longer holds the claim, returns `Stale` and does
-    /// not change the job.
+    /// Stores a report of the body. The job has then begun, so it no longer expires. If the node no
+    /// longer holds the claim, returns `Stale` and does not change the job. `[report.life]`
+    /// `[expiry.begun]`
     pub fn report(&mut self, report: &Report, now: i64) -> Reported {
         if !self.holds(report.token) {
             return Reported::Stale;
         }
         self.last_report = Some(now);
+        self.record.expires_at = None;
         match &report.kind {
             ReportKind::Alive => {}
             ReportKind::Progress { percent, message } => {
@@ -246,12 +247,11 @@ impl StoredJob {
     }
 
     /// Reclaims the claim of a running job, with this effect. If the claim ends, also returns the
-    /// entry for the history. `[expiry.begun]`
+    /// entry for the history.
     pub fn reclaim(&mut self, effect: ReclaimEffect, now: i64) -> (Reclaimed, Option<Attempt>) {
         let reclaimed = effect.reclaimed(self.token());
         let job = &mut self.record;
         job.crash_count = effect.crash_count;
-        job.expires_at = job.expires_at.filter(|_| !effect.begun);
         if effect.is_exhausted() {
             self.record.node = None;
             return (reclaimed, None);
@@ -363,7 +363,6 @@ impl StoredJob {
             let kind = job.spec.route.kind.clone();
             let (run_at, created_at) = (to_millis(job.run_at), to_millis(job.created_at));
             KeyHolder::new(job.id, job.state, kind, run_at, created_at)
-                .may_have_expiry(job.expires_at.is_some())
         })
     }
 

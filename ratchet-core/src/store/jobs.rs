@@ -137,7 +137,7 @@ pub trait JobStore: Debug + Send + Sync {
     ///   set it to true for other jobs.
     /// - **[expiry.claim]** A job may be claimed before and after its expiry. It keeps its expiry,
     ///   and [`Claim::expires_at`](crate::model::Claim::expires_at) contains it. For a job without
-    ///   an expiry, this is `None`.
+    ///   an expiry, such as one that has begun, this is `None`.
     /// - **[claim.damaged]** If a due job cannot be read, the call does not return the job. It ends
     ///   the job as `Failed`, with an error that says so, and with everything that follows from an
     ///   end: its lane, its children and its batch move on, and its unique key is free. Whether the
@@ -243,9 +243,6 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[settle.cancel]** If the cancellation of a job was requested, a settlement ends the job
     ///   as `Cancelled`, without a result, whatever the outcome.
     /// - **[settle.keys]** The write that gives a job a terminal state also frees its unique key.
-    /// - **[expiry.begun]** A job loses its expiry when a settlement or a reclaim shows that a body
-    ///   of it has run, and not before. [`Effect::begun`](crate::model::Effect::begun) and
-    ///   [`ReclaimEffect::begun`](crate::model::ReclaimEffect::begun) decide this.
     /// - **[settle.history]** Each settlement that ends a claim adds one [`Attempt`] to the job's
     ///   history.
     /// - **[lane.promote]** When the head of a lane ends, by whichever method, the same write makes
@@ -266,6 +263,10 @@ pub trait JobStore: Debug + Send + Sync {
     /// # Contract
     /// - **[report.life]** Every report shows that the body has begun, and restarts the job's stall
     ///   timeout.
+    /// - **[expiry.begun]** A report removes the expiry of its job, in the same write. A claim, a
+    ///   settlement or a reclaim leaves the expiry. So a node sends a report before it runs the
+    ///   body of a job with an expiry. Then a job never expires after its body has begun, and a job
+    ///   whose claim ended without a body still expires.
     /// - **[report.progress]** A report of progress or of a checkpoint replaces the earlier one.
     ///   The store keeps both after the claim has ended, and a later claim gets the checkpoint as
     ///   input.

@@ -1,15 +1,17 @@
 //! Tests that jobs that have not begun in time end, and never run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ratchet_core::model::{AttemptOutcome, Claim, Outcome, PauseRequest, PauseScope, Settlement};
-use ratchet_core::store::{Layered, QueueStore, Store, StoreLayer};
+use ratchet_core::model::{
+    AttemptOutcome, Claim, Detail, Outcome, PauseRequest, PauseScope, Report, Reported, Settlement,
+};
+use ratchet_core::store::{JobStore, Layered, QueueStore, Store, StoreLayer};
 use ratchet_core::{
     Condition, JobError, JobId, JobState, MemoryStore, Name, NewJob, NodeHook, Ratchet, Result,
-    RetryPolicy,
+    RetryPolicy, StoreError, StoreErrorKind,
 };
 use tokio::time::sleep;
 
@@ -147,4 +149,105 @@ async fn a_job_whose_body_snoozes_never_expires() {
     assert_eq!((ended.state, ended.claim_seq), (JobState::Succeeded, 2));
     assert_eq!(ended.expires_at, None);
     node.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_knows_that_a_job_has_begun_before_its_body_runs() {
+    let world = World::new();
+    let node = world.start();
+    let store = world.store.clone();
+    let job = world.job("reads", move |ctx| {
+        let store = store.clone();
+        async move {
+            let read = store.get(&[ctx.job_id()], Detail::Outline).await?.remove(0);
+            Ok(read.unwrap().expires_at.is_none())
+        }
+    });
+    let id = world.enqueue(job.expires_in(10 * SECOND)).await;
+    let ended = world.ended(id).await;
+    assert_eq!(ended.result.unwrap().as_str(), "true");
+    node.stop().await.unwrap();
+}
+
+/// A store whose reports take a second, and fail if they contain the job that is locked.
+#[derive(Debug)]
+struct SlowReports {
+    inner: MemoryStore,
+    locked: JobId,
+    /// How many reports each call has.
+    calls: Arc<Mutex<Vec<usize>>>,
+}
+
+#[async_trait]
+impl StoreLayer for SlowReports {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
+    }
+
+    async fn report(&self, reports: &[Report]) -> Result<Vec<Reported>> {
+        self.calls.lock().unwrap().push(reports.len());
+        sleep(SECOND).await;
+        match reports.iter().any(|report| report.token.job == self.locked) {
+            true => Err(StoreError::new(StoreErrorKind::Timeout, "report")),
+            false => self.inner.report(reports).await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_begin_together_and_only_one_whose_report_fails_does_not() {
+    let world = World::new();
+    let counts = Counts::default();
+    let job = || world.job("fleeting", |_| async { Ok(()) });
+    let mut jobs = Vec::new();
+    for _ in 0..10 {
+        jobs.push(world.enqueue(job().expires_in(3_600 * SECOND)).await);
+    }
+    let locked = jobs.pop().unwrap();
+    let calls = Arc::default();
+    let store = SlowReports {
+        inner: world.store.clone(),
+        locked,
+        calls: Arc::clone(&calls),
+    };
+    let node = Ratchet::builder(Arc::new(Layered::new(store)))
+        .register::<Scripted>()
+        .state(world.scripts.clone())
+        .concurrency(10)
+        .hook(counts.clone());
+    let node = Started::new(node.build().unwrap());
+    for id in jobs {
+        assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+    }
+    // The second call reports all bodies that waited for the first one.
+    assert_eq!(calls.lock().unwrap()[..3], [1, 9, 1]);
+    node.stop().await.unwrap();
+    assert_eq!(counts.begun.load(Ordering::SeqCst), 9);
+    // The claim was handed back, so the job still expires.
+    let handed_back = world.read(locked).await;
+    assert_eq!(handed_back.state, JobState::Pending);
+    assert!(handed_back.expires_at.is_some());
+    let history = world.store_history(locked).await;
+    assert_eq!(history[0].outcome, AttemptOutcome::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_without_an_expiry_needs_no_report_to_begin() {
+    let world = World::new();
+    let id = world
+        .enqueue(world.job("plain", |_| async { Ok(()) }))
+        .await;
+    let calls = Arc::default();
+    let store = SlowReports {
+        inner: world.store.clone(),
+        locked: id,
+        calls: Arc::clone(&calls),
+    };
+    let node = Ratchet::builder(Arc::new(Layered::new(store)))
+        .register::<Scripted>()
+        .state(world.scripts.clone());
+    let node = Started::new(node.build().unwrap());
+    assert_eq!(world.ended(id).await.state, JobState::Succeeded);
+    node.stop().await.unwrap();
+    assert_eq!(*calls.lock().unwrap(), Vec::<usize>::new());
 }

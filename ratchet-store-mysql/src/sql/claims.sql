@@ -278,7 +278,7 @@ LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.i
 -- name: settle_jobs
 -- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
 -- held. [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys]
--- [settle.history] [expiry.begun] The values come from ratchet_core::model::Settlement::effect.
+-- [settle.history] The values come from ratchet_core::model::Settlement::effect.
 -- Only this statement knows whether cancellation was requested, so it implements what that function
 -- does in this case: Cancelled (6, in the history 5), the same due time, no error and no result,
 -- and attempts counted as usual. Skips jobs that would end while other jobs wait for their end (flags:
@@ -319,17 +319,13 @@ STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given
 WHERE NOT job.cancel_requested AND (given.result IS NOT NULL OR given.error IS NOT NULL)
 ON DUPLICATE KEY UPDATE result = COALESCE(VALUES(result), {schema}.job_notes.result),
                         last_error = COALESCE(VALUES(last_error), {schema}.job_notes.last_error);
-DELETE held, expiry
-FROM {rows @given (job id, state smallint, begun smallint)} AS given
+DELETE held
+FROM {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY)
-  ON data.id = job.id AND job.flags & {unique_key} <> 0
-  AND (given.state >= 4 OR job.cancel_requested)
-LEFT JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY)
-  ON held.`key` = data.unique_key AND held.job = job.id
-LEFT JOIN {schema}.expiries AS expiry FORCE INDEX (PRIMARY)
-  ON expiry.job = job.id AND job.flags & {expires} <> 0 AND given.begun
-WHERE job.flags & ({unique_key} | {expires}) <> 0;
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
+WHERE job.flags & {unique_key} <> 0 AND (given.state >= 4 OR job.cancel_requested)
+  AND held.job = job.id;
 UPDATE {rows @given (job id, state smallint, delay bigint, attempts int, ran_for bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = CASE WHEN job.cancel_requested THEN 6 ELSE given.state END,
@@ -362,9 +358,9 @@ WHERE job.id IN ($1)
 
 -- name: report_life
 -- Restarts the stall timeouts of claims and stores their reports. Returns one row for each claim
--- still held. [report.life] [report.progress] [report.token] [report.cancel] Waits only briefly for
--- locked jobs, so that one locked job does not delay the others (held.rs). Primary keys; no index
--- has last_report.
+-- still held. Their jobs have begun, so it deletes their expiries. [report.life] [report.progress]
+-- [report.token] [report.cancel] [expiry.begun] Waits only briefly for locked jobs, so that one
+-- locked job does not delay the others (held.rs). Primary keys; no index has last_report.
 SET @now = {now}, @given = $1;
 BEGIN;
 {patience FALSE}
@@ -378,9 +374,14 @@ FROM (
       AND COALESCE(job.claimed_at, 0) = given.claimed_at
     FOR UPDATE
 ) AS given;
+DELETE expiry
+FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+STRAIGHT_JOIN {schema}.expiries AS expiry FORCE INDEX (PRIMARY) ON expiry.job = job.id
+WHERE job.flags & {expires} <> 0;
 UPDATE {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-SET job.last_report = @now;
+SET job.last_report = @now, job.flags = job.flags - (job.flags & {expires});
 INSERT INTO {schema}.job_notes (job, percent, message, checkpoint)
 SELECT UNHEX(given.job), given.percent, given.message, given.checkpoint
 FROM {rows @given (job id, percent smallint, message text, checkpoint text)} AS given
@@ -415,7 +416,7 @@ ORDER BY job.id
 -- unless they have changed since the caller read them. Returns one row for each claim that it took
 -- back. Skips jobs that would end while other jobs wait for their end, unless $2: then the caller
 -- applies the effects on the other jobs. [reclaim.requeue] [reclaim.once] [reclaim.exhausted]
--- [link.decide] [expiry.begun] With $2, waits for locked jobs as long as the transaction allows; otherwise only
+-- [link.decide] With $2, waits for locked jobs as long as the transaction allows; otherwise only
 -- briefly, so that one locked job does not delay the others (held.rs). Primary keys.
 SET @now = {now}, @given = $1;
 BEGIN;
@@ -438,16 +439,12 @@ SELECT job.id, job.claim_seq, 6, COALESCE(job.claimed_at, @now), @now,
 FROM {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 WHERE given.state <> 3;
-DELETE held, expiry
-FROM {rows @given (job id, state smallint, begun smallint)} AS given
+DELETE held
+FROM {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-LEFT JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY)
-  ON data.id = job.id AND job.flags & {unique_key} <> 0 AND given.state >= 4
-LEFT JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY)
-  ON held.`key` = data.unique_key AND held.job = job.id
-LEFT JOIN {schema}.expiries AS expiry FORCE INDEX (PRIMARY)
-  ON expiry.job = job.id AND job.flags & {expires} <> 0 AND given.begun
-WHERE job.flags & ({unique_key} | {expires}) <> 0;
+STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = job.id
+STRAIGHT_JOIN {schema}.unique_keys AS held FORCE INDEX (PRIMARY) ON held.`key` = data.unique_key
+WHERE job.flags & {unique_key} <> 0 AND given.state >= 4 AND held.job = job.id;
 UPDATE {rows @given (job id, crashes int, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = given.state, job.crash_count = given.crashes,

@@ -219,7 +219,7 @@ WHERE job.state = 5;
 UPDATE {rows @given (job id, state smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.state = given.state, job.run_at = @now, job.attempts = 0, job.crash_count = 0,
-    job.finished_at = NULL
+    job.finished_at = NULL, job.flags = job.flags - (job.flags & {expires})
 WHERE job.state = 5;
 COMMIT
 
@@ -336,7 +336,7 @@ FOR UPDATE
 -- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
 -- progress. Jobs that were due at another time lose their turns; the assignments of an UPDATE see
 -- those before them. Must run in a transaction that has locked the jobs. [keys.replace]
--- [keys.debounce] [fair.act] Primary keys.
+-- [keys.debounce] [expiry.replace] [fair.act] Primary keys.
 SET @given = $1;
 BEGIN;
 UPDATE {rows @given (job id, payload text, payload_version int)} AS given
@@ -349,9 +349,10 @@ DELETE kept FROM {rows @given (job id, run_at bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 {turn job}
 WHERE job.run_at <> given.run_at;
-UPDATE {rows @given (job id, run_at bigint)} AS given
+UPDATE {rows @given (job id, run_at bigint, expires smallint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-SET job.turn = CASE WHEN job.run_at = given.run_at THEN job.turn END, job.run_at = given.run_at;
+SET job.turn = CASE WHEN job.run_at = given.run_at THEN job.turn END, job.run_at = given.run_at,
+    job.flags = job.flags - (job.flags & {expires}) + CASE WHEN given.expires THEN {expires} ELSE 0 END;
 COMMIT
 
 -- name: release_keys
@@ -395,11 +396,6 @@ INSERT INTO {schema}.expiries (job, expires_at)
 SELECT job.id, COALESCE(given.expires_at, job.created_at + given.delay)
 FROM {rows $1 (job id, expires_at bigint, delay bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
-
--- name: flag_expiries
--- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
--- [expiry.replace] Primary key of jobs.
-UPDATE {schema}.jobs FORCE INDEX (PRIMARY) SET flags = flags | {expires} WHERE id IN ($1)
 
 -- name: expiries_of
 -- Returns when jobs expire. [expiry.enqueue] [expiry.claim] [expiry.kept] Primary key.

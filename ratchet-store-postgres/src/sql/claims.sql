@@ -246,23 +246,23 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- name: settle_jobs
 -- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
 -- held. [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys]
--- [settle.history] [expiry.begun] The values come from ratchet_core::model::Settlement::effect.
+-- [settle.history] The values come from ratchet_core::model::Settlement::effect.
 -- Only this statement knows whether cancellation was requested, so it implements what that function
 -- does in this case: Cancelled (6, in the history 5), the same due time, no error and no result,
 -- and attempts counted as usual. Skips jobs that would end while other jobs wait for their end (flags:
--- 4 in a lane, 16 has children, 32 in a batch), unless $13: then the caller applies the effects on
--- the other jobs. With $13, waits for locked jobs as long as the transaction allows; otherwise only
+-- 4 in a lane, 16 has children, 32 in a batch), unless $12: then the caller applies the effects on
+-- the other jobs. With $12, waits for locked jobs as long as the transaction allows; otherwise only
 -- briefly, so that one locked job does not delay the others (held.rs). Primary keys; the caller
 -- sends the tokens in order of id, so that all calls lock in the same order.
 WITH clock AS MATERIALIZED (
-    SELECT {now} AS now, CASE WHEN NOT $13 THEN set_config('lock_timeout', '{patience}', true) END
+    SELECT {now} AS now, CASE WHEN NOT $12 THEN set_config('lock_timeout', '{patience}', true) END
 ),
 settlement AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::bigint[], $5::integer[],
                          $6::smallint[], $7::text[], $8::text[], $9::bigint[], $10::uuid[],
-                         $11::bigint[], $12::boolean[])
+                         $11::bigint[])
     AS settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for, node,
-                   claimed_at, begun)
+                   claimed_at)
 ),
 ended AS (
     UPDATE {schema}.jobs AS job
@@ -279,10 +279,10 @@ ended AS (
     WHERE job.id = settlement.job AND job.claim_seq = settlement.seq AND job.state + 0 = 3
       AND coalesce(job.node, '00000000-0000-0000-0000-000000000000') = settlement.node
       AND coalesce(job.claimed_at, 0) = settlement.claimed_at
-      AND ($13 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
+      AND ($12 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
               job.cancel_requested, clock.now, settlement.outcome, settlement.error,
-              settlement.result, settlement.ran_for AS ran_for_us, settlement.begun
+              settlement.result, settlement.ran_for AS ran_for_us
 ),
 history AS (
     INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, ran_for_us, node, error)
@@ -306,10 +306,6 @@ freed AS (
     WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4
       AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
       AND held.job = ended.id
-),
-begun AS (
-    DELETE FROM {schema}.expiries
-    WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE begun AND flags & {expires} = {expires}))
 )
 SELECT id, claim_seq, state, flags, node, claimed_at FROM ended
 
@@ -328,9 +324,9 @@ WHERE job.id = ANY($1::uuid[])
 
 -- name: report_life
 -- Restarts the stall timeouts of claims and stores their reports. Returns one row for each claim
--- still held. [report.life] [report.progress] [report.token] [report.cancel] Waits only briefly for
--- locked jobs, so that one locked job does not delay the others (held.rs). Primary keys; no index
--- has last_report.
+-- still held. Their jobs have begun, so it deletes their expiries. [report.life] [report.progress]
+-- [report.token] [report.cancel] [expiry.begun] Waits only briefly for locked jobs, so that one
+-- locked job does not delay the others (held.rs). Primary keys; no index has last_report.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
 ),
@@ -340,7 +336,8 @@ report AS (
     AS report (job, seq, percent, message, checkpoint, node, claimed_at)
 ),
 alive AS (
-    UPDATE {schema}.jobs AS job SET last_report = clock.now
+    UPDATE {schema}.jobs AS job
+    SET last_report = clock.now, flags = job.flags - (job.flags & {expires})
     FROM report CROSS JOIN clock
     WHERE job.id = report.job AND job.claim_seq = report.seq AND job.state + 0 = 3
       AND coalesce(job.node, '00000000-0000-0000-0000-000000000000') = report.node
@@ -356,6 +353,9 @@ noted AS (
     SET percent = coalesce(excluded.percent, notes.percent),
         message = coalesce(excluded.message, notes.message),
         checkpoint = coalesce(excluded.checkpoint, notes.checkpoint)
+),
+begun AS (
+    DELETE FROM {schema}.expiries WHERE job = ANY(ARRAY(SELECT id FROM alive))
 )
 SELECT id, claim_seq, node, claimed_at, cancel_requested FROM alive
 
@@ -383,17 +383,17 @@ ORDER BY job.id
 -- name: reclaim_jobs
 -- Takes claims back, with the effects that ratchet_core::model::ReclaimRequest::judge returned,
 -- unless they have changed since the caller read them. Returns one row for each claim that it took
--- back. Skips jobs that would end while other jobs wait for their end, unless $10: then the caller
+-- back. Skips jobs that would end while other jobs wait for their end, unless $9: then the caller
 -- applies the effects on the other jobs. [reclaim.requeue] [reclaim.once] [reclaim.exhausted]
--- [link.decide] [expiry.begun] Waits only briefly for locked jobs, so that one locked job does not
--- delay the others (held.rs). Primary keys.
+-- [link.decide] Waits only briefly for locked jobs, so that one locked job does not delay the others
+-- (held.rs). Primary keys.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
 ),
 lost AS (
     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::boolean[], $5::bigint[],
-                         $6::uuid[], $7::integer[], $8::smallint[], $9::boolean[])
-    AS lost (job, seq, crash_count, cancel_requested, last_report, node, crashes, state, begun)
+                         $6::uuid[], $7::integer[], $8::smallint[])
+    AS lost (job, seq, crash_count, cancel_requested, last_report, node, crashes, state)
 ),
 ended AS (
     UPDATE {schema}.jobs AS job
@@ -405,9 +405,8 @@ ended AS (
       AND job.crash_count = lost.crash_count AND job.cancel_requested = lost.cancel_requested
       AND job.last_report IS NOT DISTINCT FROM lost.last_report
       AND job.node IS NOT DISTINCT FROM lost.node
-      AND ($10 OR lost.state < 4 OR job.flags & {awaited} = 0)
-    RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at, clock.now,
-              lost.begun
+      AND ($9 OR lost.state < 4 OR job.flags & {awaited} = 0)
+    RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at, clock.now
 ),
 history AS (
     INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, node)
@@ -419,9 +418,5 @@ freed AS (
     WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4
       AND held.key = (SELECT unique_key FROM {schema}.job_data AS data WHERE data.id = ended.id)
       AND held.job = ended.id
-),
-begun AS (
-    DELETE FROM {schema}.expiries
-    WHERE job = ANY(ARRAY(SELECT id FROM ended WHERE begun AND flags & {expires} = {expires}))
 )
 SELECT id, flags FROM ended

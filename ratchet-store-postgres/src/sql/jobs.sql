@@ -220,7 +220,8 @@ UPDATE {schema}.jobs SET cancel_requested = true WHERE id = ANY($1::uuid[]) AND 
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 fresh AS (
     UPDATE {schema}.jobs AS job
-    SET state = requeued.state, run_at = clock.now, attempts = 0, crash_count = 0, finished_at = NULL
+    SET state = requeued.state, run_at = clock.now, attempts = 0, crash_count = 0, finished_at = NULL,
+        flags = job.flags - (job.flags & {expires})
     FROM unnest($1::uuid[], $2::smallint[]) AS requeued (job, state)
     CROSS JOIN clock
     WHERE job.id = requeued.job AND job.state + 0 = 5
@@ -338,10 +339,10 @@ FOR NO KEY UPDATE OF job
 -- progress. Jobs that were due at another time lose their turns. Must run in a transaction that has
 -- locked the jobs. Writes the rows of jobs even if nothing in them changes, because that moves them
 -- to another place (ctid): a claim that has read the old place then skips them, so that it does not
--- return an old payload. [keys.replace] [keys.debounce] [fair.act] Primary keys.
+-- return an old payload. [keys.replace] [keys.debounce] [expiry.replace] [fair.act] Primary keys.
 WITH given AS MATERIALIZED (
-    SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[])
-    AS given (job, payload, payload_version, run_at)
+    SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[], $5::boolean[])
+    AS given (job, payload, payload_version, run_at, expires)
 ),
 replaced AS (
     UPDATE {schema}.job_data AS data
@@ -353,7 +354,8 @@ cleared AS (
     FROM given WHERE notes.job = given.job
 )
 UPDATE {schema}.jobs AS job
-SET run_at = given.run_at, turn = CASE WHEN job.run_at = given.run_at THEN job.turn END
+SET run_at = given.run_at, turn = CASE WHEN job.run_at = given.run_at THEN job.turn END,
+    flags = job.flags - (job.flags & {expires}) + CASE WHEN given.expires THEN {expires} ELSE 0 END
 FROM given
 WHERE job.id = given.job
 
@@ -396,11 +398,6 @@ INSERT INTO {schema}.expiries (job, expires_at)
 SELECT given.job, coalesce(given.expires_at, given.delay + (
     SELECT created_at FROM {schema}.jobs AS job WHERE job.id = given.job))
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS given (job, expires_at, delay)
-
--- name: flag_expiries
--- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
--- [expiry.replace] Primary key of jobs.
-UPDATE {schema}.jobs SET flags = flags | {expires} WHERE id = ANY($1::uuid[])
 
 -- name: expiries_of
 -- Returns when jobs expire. [expiry.enqueue] [expiry.claim] [expiry.kept] Primary key.

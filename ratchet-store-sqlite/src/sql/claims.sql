@@ -228,9 +228,11 @@ INSERT INTO ratchet_job_notes (job, result) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET result = excluded.result
 
 -- name: report_life
--- Restarts the stall timeout of a claim. [report.life] [report.token] Uses the primary key of
--- ratchet_jobs; no index contains last_report.
-UPDATE ratchet_jobs SET last_report = ?3 WHERE id = ?1 AND state = 3 AND claim_seq = ?2
+-- Restarts the stall timeout of a claim. The job has begun, so the caller deletes its expiry.
+-- [report.life] [report.token] [expiry.begun] Uses the primary key of ratchet_jobs; no index
+-- contains last_report.
+UPDATE ratchet_jobs SET last_report = ?3, flags = flags - (flags & {expires})
+WHERE id = ?1 AND state = 3 AND claim_seq = ?2
 
 -- name: keep_progress
 -- Replaces the progress of a job. [report.progress] Uses the primary key of ratchet_job_notes.

@@ -154,7 +154,9 @@ UPDATE ratchet_jobs SET cancel_requested = 1 WHERE id = ?1 AND state = 3
 -- name: requeue_job
 -- Moves a dead letter to a waiting state, due now, with counters reset. [requeue.fresh]
 -- [lane.requeue] Uses the primary key.
-UPDATE ratchet_jobs SET state = ?3, run_at = ?2, attempts = 0, crash_count = 0, finished_at = NULL
+UPDATE ratchet_jobs
+SET state = ?3, run_at = ?2, attempts = 0, crash_count = 0, finished_at = NULL,
+    flags = flags - (flags & {expires})
 WHERE id = ?1 AND state = 5
 
 -- name: reschedule_job
@@ -227,8 +229,8 @@ INSERT INTO ratchet_expiries (job, expires_at) VALUES (?1, ?2)
 ON CONFLICT (job) DO UPDATE SET expires_at = excluded.expires_at
 
 -- name: flag_expiry
--- Marks a stored job as one with an expiry. [expiry.replace] Uses the primary key of ratchet_jobs.
-UPDATE ratchet_jobs SET flags = flags | {expires} WHERE id = ?1
+-- Records whether a stored job has an expiry. [expiry.replace] Uses the primary key of ratchet_jobs.
+UPDATE ratchet_jobs SET flags = flags - (flags & {expires}) + ?2 * {expires} WHERE id = ?1
 
 -- name: find_expiry
 -- Returns when a job expires. [expiry.enqueue] [expiry.claim] [expiry.kept] Uses the primary key of

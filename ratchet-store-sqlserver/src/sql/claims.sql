@@ -123,7 +123,7 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- name: settle_jobs
 -- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
 -- held. [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys]
--- [settle.history] [expiry.begun] The values come from ratchet_core::model::Settlement::effect.
+-- [settle.history] The values come from ratchet_core::model::Settlement::effect.
 -- Only this statement knows whether cancellation was requested, so it implements what that function
 -- does in this case: Cancelled (6, in the history 5), the same due time, no error and no result,
 -- and attempts counted as usual. Skips jobs that would end while other jobs wait for their end (flags:
@@ -136,20 +136,19 @@ DECLARE @settlement TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT N
                            state smallint NOT NULL, delay bigint NULL, attempts int NOT NULL,
                            outcome smallint NOT NULL, error nvarchar(max) NULL,
                            result nvarchar(max) NULL, ran_for_us bigint NULL,
-                           node binary(16) NOT NULL, claimed_at bigint NOT NULL,
-                           begun bit NOT NULL);
+                           node binary(16) NOT NULL, claimed_at bigint NOT NULL);
 DECLARE @settled TABLE (id binary(16) NOT NULL PRIMARY KEY);
 DECLARE @ended TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                       state smallint NOT NULL, flags smallint NOT NULL, node binary(16) NULL,
                       claimed_at bigint NULL, cancel_requested bit NOT NULL);
 INSERT INTO @settlement (job, seq, state, delay, attempts, outcome, error, result, ran_for_us, node,
-                         claimed_at, begun)
+                         claimed_at)
 SELECT CONVERT(binary(16), given.job, 2), given.seq, given.state, given.delay, given.attempts,
        given.outcome, {text given.error}, {text given.result}, given.ran_for,
-       CONVERT(binary(16), given.node, 2), given.claimed_at, given.begun
+       CONVERT(binary(16), given.node, 2), given.claimed_at
 FROM OPENJSON(@P1) WITH (job char(32), seq bigint, state smallint, delay bigint, attempts int,
                          outcome smallint, error {long}, result {long}, ran_for bigint,
-                         node char(32), claimed_at bigint, begun bit) AS given;
+                         node char(32), claimed_at bigint) AS given;
 IF @P2 = 0 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
 UPDATE {schema}.jobs
@@ -199,11 +198,6 @@ FROM @ended AS ended
 INNER LOOP JOIN {schema}.job_data AS data ON data.id = ended.id
 INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
 WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4 AND held.job = ended.id;
-DELETE expiry
-FROM @ended AS ended
-INNER LOOP JOIN @settlement AS settlement ON settlement.job = ended.id
-INNER LOOP JOIN {schema}.expiries AS expiry WITH (FORCESEEK, ROWLOCK) ON expiry.job = ended.id
-WHERE settlement.begun = 1 AND ended.flags & {expires} = {expires};
 COMMIT TRANSACTION;
 IF @P2 = 0 SET LOCK_TIMEOUT {lock_timeout};
 SELECT id, claim_seq, state, flags, node, claimed_at FROM @ended
@@ -225,15 +219,16 @@ WHERE job.id IN (SELECT id FROM @wanted)
 
 -- name: report_life
 -- Restarts the stall timeouts of claims and stores their reports. Returns one row for each claim
--- still held. [report.life] [report.progress] [report.token] [report.cancel] Waits only briefly for
--- locked jobs, so that one locked job does not delay the others (held.rs). Primary keys, in order
--- of id; no index has last_report.
+-- still held. Their jobs have begun, so it deletes their expiries. [report.life] [report.progress]
+-- [report.token] [report.cancel] [expiry.begun] Waits only briefly for locked jobs, so that one
+-- locked job does not delay the others (held.rs). Primary keys, in order of id; no index has
+-- last_report.
 DECLARE @now bigint = {now};
 DECLARE @report TABLE (job binary(16) NOT NULL, seq bigint NOT NULL, [percent] smallint NULL,
                        message nvarchar(max) NULL, [checkpoint] nvarchar(max) NULL,
                        node binary(16) NOT NULL, claimed_at bigint NOT NULL,
                        PRIMARY KEY (job, seq, node, claimed_at));
-DECLARE @heard TABLE (id binary(16) NOT NULL PRIMARY KEY);
+DECLARE @heard TABLE (id binary(16) NOT NULL PRIMARY KEY, flags smallint NOT NULL);
 DECLARE @alive TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                       node binary(16) NULL, claimed_at bigint NULL,
                       cancel_requested bit NOT NULL);
@@ -245,8 +240,8 @@ FROM OPENJSON(@P1) WITH (job char(32), seq bigint, [percent] smallint, message {
                          [checkpoint] {long}, node char(32), claimed_at bigint) AS given;
 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
-UPDATE {schema}.jobs SET last_report = @now
-OUTPUT inserted.id INTO @heard
+UPDATE {schema}.jobs SET last_report = @now, flags = jobs.flags - (jobs.flags & {expires})
+OUTPUT inserted.id, deleted.flags INTO @heard
 FROM @report AS report{seek jobs}
 WHERE jobs.id = report.job
   AND jobs.claim_seq = report.seq AND jobs.state + 0 = 3
@@ -256,6 +251,10 @@ OPTION (FORCE ORDER, LOOP JOIN);
 INSERT INTO @alive (id, claim_seq, node, claimed_at, cancel_requested)
 SELECT id, claim_seq, node, claimed_at, cancel_requested FROM {schema}.jobs
 WHERE id IN (SELECT id FROM @heard);
+DELETE expiry
+FROM @heard AS heard
+INNER LOOP JOIN {schema}.expiries AS expiry WITH (FORCESEEK, ROWLOCK) ON expiry.job = heard.id
+WHERE heard.flags & {expires} = {expires};
 UPDATE notes
 SET [percent] = COALESCE(report.[percent], notes.[percent]),
     message = COALESCE(report.message, notes.message),
@@ -303,24 +302,23 @@ ORDER BY job.id
 -- unless they have changed since the caller read them. Returns one row for each claim that it took
 -- back. Skips jobs that would end while other jobs wait for their end, unless @P2: then the caller
 -- applies the effects on the other jobs. [reclaim.requeue] [reclaim.once] [reclaim.exhausted]
--- [link.decide] [expiry.begun] With @P2, waits for locked jobs as long as the transaction allows; otherwise only
+-- [link.decide] With @P2, waits for locked jobs as long as the transaction allows; otherwise only
 -- briefly, so that one locked job does not delay the others (held.rs). Primary keys, in order of
 -- id, so that all calls lock in the same order.
 DECLARE @now bigint = {now};
 DECLARE @lost TABLE (job binary(16) NOT NULL PRIMARY KEY, seq bigint NOT NULL,
                      crash_count int NOT NULL, cancel_requested bit NOT NULL,
                      last_report bigint NULL, node binary(16) NULL, crashes int NOT NULL,
-                     state smallint NOT NULL, begun bit NOT NULL);
+                     state smallint NOT NULL);
 DECLARE @taken TABLE (id binary(16) NOT NULL PRIMARY KEY);
 DECLARE @ended TABLE (id binary(16) NOT NULL PRIMARY KEY, claim_seq bigint NOT NULL,
                       state smallint NOT NULL, flags smallint NOT NULL, node binary(16) NULL,
                       claimed_at bigint NULL);
-INSERT INTO @lost (job, seq, crash_count, cancel_requested, last_report, node, crashes, state, begun)
+INSERT INTO @lost (job, seq, crash_count, cancel_requested, last_report, node, crashes, state)
 SELECT CONVERT(binary(16), given.job, 2), given.seq, given.crash_count, given.cancel_requested,
-       given.last_report, CONVERT(binary(16), given.node, 2), given.crashes, given.state, given.begun
+       given.last_report, CONVERT(binary(16), given.node, 2), given.crashes, given.state
 FROM OPENJSON(@P1) WITH (job char(32), seq bigint, crash_count int, cancel_requested bit,
-                         last_report bigint, node char(32), crashes int, state smallint,
-                         begun bit) AS given;
+                         last_report bigint, node char(32), crashes int, state smallint) AS given;
 IF @P2 = 0 SET LOCK_TIMEOUT {patience};
 BEGIN TRANSACTION;
 UPDATE {schema}.jobs
@@ -346,11 +344,6 @@ FROM @ended AS ended
 INNER LOOP JOIN {schema}.job_data AS data ON data.id = ended.id
 INNER LOOP JOIN {schema}.unique_keys AS held WITH (FORCESEEK, ROWLOCK) ON held.[key] = data.unique_key
 WHERE ended.flags & {unique_key} = {unique_key} AND ended.state >= 4 AND held.job = ended.id;
-DELETE expiry
-FROM @ended AS ended
-INNER LOOP JOIN @lost AS lost ON lost.job = ended.id
-INNER LOOP JOIN {schema}.expiries AS expiry WITH (FORCESEEK, ROWLOCK) ON expiry.job = ended.id
-WHERE lost.begun = 1 AND ended.flags & {expires} = {expires};
 COMMIT TRANSACTION;
 IF @P2 = 0 SET LOCK_TIMEOUT {lock_timeout};
 SELECT id, flags FROM @ended

@@ -254,7 +254,8 @@ INSERT INTO @requeued (job, state)
 SELECT CONVERT(binary(16), given.job, 2), given.state
 FROM OPENJSON(@P1) WITH (job char(32), state smallint) AS given;
 UPDATE {schema}.jobs
-SET state = requeued.state, run_at = @now, attempts = 0, crash_count = 0, finished_at = NULL
+SET state = requeued.state, run_at = @now, attempts = 0, crash_count = 0, finished_at = NULL,
+    flags = jobs.flags - (jobs.flags & {expires})
 OUTPUT inserted.id INTO @fresh
 FROM @requeued AS requeued{seek jobs}
 WHERE jobs.id = requeued.job AND jobs.state + 0 = 5
@@ -415,19 +416,23 @@ ORDER BY job.id
 -- name: replace_payloads
 -- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
 -- progress. Must run in a transaction that has locked the jobs. [keys.replace] [keys.debounce]
--- Primary keys.
+-- [expiry.replace] Primary keys.
 DECLARE @given TABLE (job binary(16) NOT NULL PRIMARY KEY, payload nvarchar(max) NOT NULL,
-                      payload_version int NULL, run_at bigint NOT NULL);
-INSERT INTO @given (job, payload, payload_version, run_at)
-SELECT CONVERT(binary(16), given.job, 2), {text given.payload}, given.payload_version, given.run_at
-FROM OPENJSON(@P1) WITH (job char(32), payload {long}, payload_version int, run_at bigint) AS given;
+                      payload_version int NULL, run_at bigint NOT NULL, expires bit NOT NULL);
+INSERT INTO @given (job, payload, payload_version, run_at, expires)
+SELECT CONVERT(binary(16), given.job, 2), {text given.payload}, given.payload_version, given.run_at,
+       given.expires
+FROM OPENJSON(@P1) WITH (job char(32), payload {long}, payload_version int, run_at bigint,
+                         expires bit) AS given;
 UPDATE data SET payload = given.payload, payload_version = given.payload_version
 FROM @given AS given
 INNER LOOP JOIN {schema}.job_data AS data WITH (FORCESEEK, ROWLOCK) ON data.id = given.job;
 UPDATE notes SET [percent] = NULL, message = NULL, [checkpoint] = NULL
 FROM @given AS given
 INNER LOOP JOIN {schema}.job_notes AS notes WITH (FORCESEEK, ROWLOCK) ON notes.job = given.job;
-UPDATE job SET run_at = given.run_at
+UPDATE job
+SET run_at = given.run_at, flags = job.flags - (job.flags & {expires})
+        + CASE WHEN given.expires = 1 THEN {expires} ELSE 0 END
 FROM @given AS given
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = given.job
 
@@ -489,15 +494,6 @@ SELECT given.job, COALESCE(given.expires_at, job.created_at + given.delay)
 FROM @given AS given
 INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = given.job
 
--- name: flag_expiries
--- Marks stored jobs as jobs with an expiry. Must run in a transaction that has locked the jobs.
--- [expiry.replace] Primary key of jobs.
-DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
-INSERT INTO @wanted (id) SELECT DISTINCT CONVERT(binary(16), value, 2) FROM OPENJSON(@P1);
-UPDATE job SET flags = job.flags | {expires}
-FROM @wanted AS wanted
-INNER LOOP JOIN {schema}.jobs AS job WITH (FORCESEEK, ROWLOCK) ON job.id = wanted.id
-
 -- name: expiries_of
 -- Returns when jobs expire. [expiry.enqueue] [expiry.claim] [expiry.kept] Primary key.
 DECLARE @wanted TABLE (id binary(16) NOT NULL PRIMARY KEY);
@@ -520,8 +516,8 @@ INNER LOOP JOIN {schema}.expiries AS expiry WITH (FORCESEEK, ROWLOCK) ON expiry.
 -- [expiry.limit] expiries_open, read in its order, and the primary key of jobs.
 DECLARE @now bigint = {now};
 SELECT TOP (@P1) expiry.job, expiry.expires_at, job.flags
-FROM {schema}.expiries AS expiry
-INNER LOOP JOIN {schema}.jobs AS job ON job.id = expiry.job
+FROM {schema}.expiries AS expiry WITH (ROWLOCK{passing})
+INNER LOOP JOIN {schema}.jobs AS job WITH (ROWLOCK{passing}) ON job.id = expiry.job
 WHERE expiry.closed = 0 AND expiry.expires_at <= @now AND job.state + 0 <> 3
   AND (expiry.expires_at > @P2
        OR (expiry.expires_at = @P2 AND expiry.job > CONVERT(binary(16), @P3)))

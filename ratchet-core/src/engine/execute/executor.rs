@@ -143,7 +143,7 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     if !is_cleared(run, pool, &claim, ready.node).await {
         return;
     }
-    if claim.crash_count > 0 && !announce(run, pool, &claim).await {
+    if must_announce(&claim) && !announce(run, pool, &claim).await {
         return;
     }
     let Some(job) = begin(run, pool, &claim, ready.node).await else {
@@ -371,8 +371,14 @@ async fn stalled(job: &RunningJob) {
     }
 }
 
-/// Reports that the body of a suspect is about to begin. Returns `false` if the claim is lost, the
-/// job was cancelled, or the claim was released because the node drains.
+/// Returns whether the store must know that the body of a claim begins before it does: so that a
+/// crash is the fault of a suspect, and so that a job with an expiry no longer expires.
+fn must_announce(claim: &Claim) -> bool {
+    claim.crash_count > 0 || claim.expires_at.is_some()
+}
+
+/// Reports that a body is about to begin. Returns `false` if the claim is lost, the job was
+/// cancelled, or the claim was released because the node drains.
 async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> bool {
     let end = |outcome| Settlement::new(claim.token, outcome);
     let known = patiently(run, || run.reporter.announce(claim.token)).await;
@@ -380,7 +386,9 @@ async fn announce(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) -> 
         Some(Reported::Applied {
             cancel_requested: false,
         }) => {
-            pool.metrics.suspect_begins();
+            if claim.crash_count > 0 {
+                pool.metrics.suspect_begins();
+            }
             return true;
         }
         Some(Reported::Applied { .. }) => {

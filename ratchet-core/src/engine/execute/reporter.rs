@@ -3,12 +3,13 @@
 //! A body that runs for long without reporting is reported once by the reporter itself, so that its
 //! claim does not look like one whose body never began.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
+use tokio::sync::oneshot::{self, error::TryRecvError};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::running::{RunningJob, RunningSet};
 use crate::client::Calls;
@@ -34,7 +35,14 @@ pub(crate) struct Reporter {
     calls: Arc<Calls>,
     running: Arc<RunningSet>,
     urgent: Notify,
+    /// The bodies that are about to begin, and that the next call announces.
+    beginning: Mutex<Vec<Beginning>>,
+    /// Held during a call that announces bodies.
+    announcing: AsyncMutex<()>,
 }
+
+/// A body that is about to begin, and where the answer to its report is expected.
+type Beginning = (ClaimToken, oneshot::Sender<Reported>);
 
 impl Reporter {
     pub(crate) fn new(calls: Arc<Calls>, running: Arc<RunningSet>) -> Self {
@@ -42,6 +50,8 @@ impl Reporter {
             calls,
             running,
             urgent: Notify::new(),
+            beginning: Mutex::default(),
+            announcing: AsyncMutex::default(),
         }
     }
 
@@ -66,9 +76,41 @@ impl Reporter {
     }
 
     /// Reports that a body is about to begin, and waits until the store has stored the report.
+    ///
+    /// One call reports all bodies that have asked for it during the call before. If it fails, each
+    /// of them sends its own report, because the cause may be a single job whose row is locked.
     pub(crate) async fn announce(&self, token: ClaimToken) -> Result<Reported> {
-        let report = [Report::new(token, ReportKind::Alive)];
-        one(self.send_within(Duration::MAX, &report).await?)
+        let (answer, mut answered) = oneshot::channel();
+        self.beginning().push((token, answer));
+        let turn = self.announcing.lock().await;
+        let mut known = answered.try_recv();
+        if known == Err(TryRecvError::Empty) {
+            let bodies = std::mem::take(&mut *self.beginning());
+            let reports = bodies.iter();
+            let reports: Vec<Report> = reports.map(|(token, _)| alive(*token)).collect();
+            match self.send_within(Duration::MAX, &reports).await {
+                Ok(answers) => {
+                    for ((_, body), answer) in bodies.into_iter().zip(answers) {
+                        // A body that has been dropped needs no answer.
+                        let _ = body.send(answer);
+                    }
+                }
+                Err(error) if bodies.len() == 1 => return Err(error),
+                Err(_) => drop(bodies),
+            }
+            known = answered.try_recv();
+        }
+        drop(turn);
+        match known {
+            Ok(known) => Ok(known),
+            Err(_) => one(self.send_within(Duration::MAX, &[alive(token)]).await?),
+        }
+    }
+
+    fn beginning(&self) -> MutexGuard<'_, Vec<Beginning>> {
+        self.beginning
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn send_within(&self, deadline: Duration, reports: &[Report]) -> Result<Vec<Reported>> {
@@ -112,6 +154,10 @@ impl ReportSink for JobReports {
         self.job.told(time::monotonic());
         one(answers)
     }
+}
+
+const fn alive(token: ClaimToken) -> Report {
+    Report::new(token, ReportKind::Alive)
 }
 
 /// Returns the answer to the only report that was sent.

@@ -12,9 +12,11 @@ impl NewJob {
     /// Ends the job as expired if it has not begun within this time after its enqueue. The database
     /// measures the time by its clock, from the enqueue on, also for a delayed job.
     ///
-    /// A job begins when its first body runs. After that it never expires: a retry of the job runs
-    /// however late it is. A job that a node has claimed and given back without running it, such as
-    /// for a rate limit, has not begun. A job that has not begun by then ends as
+    /// A job begins when its node reports to the store that its first body is about to run. After
+    /// that it never expires: a retry of the job runs however late it is, and so does a run after a
+    /// crash. A job that a node has claimed and given back or lost without running it, such as for
+    /// a rate limit, has not begun. The report costs one call before the first body of the job, for
+    /// all bodies of the node that begin at the same time. A job that has not begun by then ends as
     /// [`Cancelled`](crate::JobState::Cancelled), whether it was pending, blocked or paused, and
     /// [`JobRecord::is_expired`](crate::JobRecord::is_expired) returns true. Everything else
     /// happens as in any other cancellation: its unique key is free, its lane continues, and the
