@@ -92,7 +92,11 @@ impl Sabotaged {
                 self.expire_where(limit, |job| job.claim_seq == 1 && job.attempts == 0)
                     .await
             }
-            _ => self.inner.expire_jobs(limit).await,
+            _ => {
+                let expired = self.inner.expire_jobs(limit).await;
+                self.forget_freed(Sabotage::FreesNoPlaceByExpiries);
+                expired
+            }
         }
     }
 
