@@ -52,7 +52,7 @@ pub(crate) async fn profile_of(
     all
 }
 
-fn number(row: &Document, field: &str) -> i64 {
+pub(crate) fn number(row: &Document, field: &str) -> i64 {
     match row.get(field) {
         Some(Bson::Int32(number)) => (*number).into(),
         Some(Bson::Int64(number)) => *number,
