@@ -28,7 +28,7 @@ pub(crate) struct Search {
     pub(crate) look_at: usize,
     /// Whether the search first gives turns to due jobs that have none.
     pub(crate) wakes: bool,
-    /// Whether the search leaves out jobs with a fair key, because the claim has parked so many.
+    /// Whether the search leaves out jobs with a fair key, because the claim may park no more.
     pub(crate) leaves_out_fair: bool,
 }
 

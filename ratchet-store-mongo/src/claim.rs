@@ -15,8 +15,8 @@
 //!
 //! If fair keys have limits, `gate` also looks for freed entries. The claim then first gives turns
 //! to parked jobs (module `freed`). It takes jobs with a fair key in the same transaction as those
-//! that need permits, which parks the jobs of keys that are at their limits. Then it searches again,
-//! for the jobs behind them.
+//! that need permits, which parks the jobs of keys that are at their limits. Then it searches
+//! again, for the jobs behind them.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf};

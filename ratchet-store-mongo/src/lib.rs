@@ -13,7 +13,8 @@
 //! - Writes with a [`Guard`](ratchet_core::model::Guard) and jobs in a transaction of the
 //!   application fail with `Misconfigured`.
 //! - Several jobs in one enqueue are stored one after the other.
-//! - Recurring definitions, permits, limits of fair keys, the archive and wakeups are not available.
+//! - Recurring definitions, permits, limits of fair keys, the archive and wakeups are not
+//!   available.
 //!
 //! [`MongoStore::has_transactions`] and [`StoreInfo`](ratchet_core::store::StoreInfo) report
 //! whether the server has transactions.

@@ -163,17 +163,14 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
             doc! { "$project": read },
         ]
     };
-    let mut parts = ranges.iter().flat_map(|range| {
+    let parts = ranges.iter().flat_map(|range| {
         let levels = (0..5).rev();
         levels.map(move |priority| match (range.by_turn, &*range.routes) {
             (true, [route]) => fair::turns(*route, priority, range.limit),
             _ => stages(range, priority),
         })
     });
-    let mut pipeline = parts.next().unwrap_or_default();
-    let others = parts.map(|part| doc! { "$unionWith": { "coll": jobs, "pipeline": part } });
-    pipeline.extend(others);
-    pipeline
+    union(jobs, parts)
 }
 
 /// Returns the pipeline that counts the due jobs of these routes, up to `limit`. With a queue, the
@@ -201,15 +198,12 @@ pub(crate) fn count_due(
     ]
 }
 
-/// Returns the pipeline that reads the names of the shared queues that have pending jobs. With the
-/// index `queue`, the server skips from one name to the next: with `$exists` instead of `$gte`, it
-/// would read the documents of all their jobs. [queue.due]
-pub(crate) fn shared_queues() -> Vec<Document> {
-    let shared = doc! { "state": code(JobState::Pending), "queue": { "$gte": "" } };
-    vec![
-        doc! { "$match": shared },
-        doc! { "$group": { "_id": "$queue" } },
-    ]
+/// Returns the pipeline that runs these pipelines one after the other.
+pub(crate) fn union(jobs: &str, mut parts: impl Iterator<Item = Vec<Document>>) -> Vec<Document> {
+    let mut pipeline = parts.next().unwrap_or_default();
+    let others = parts.map(|part| doc! { "$unionWith": { "coll": jobs, "pipeline": part } });
+    pipeline.extend(others);
+    pipeline
 }
 
 /// What a claim has read of a candidate, and checks again when it takes the job.

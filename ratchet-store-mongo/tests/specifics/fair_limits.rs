@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::Document;
+use mongodb::bson::{Document, doc};
 use ratchet_conformance::kit::{enqueue, job, request_all};
 use ratchet_core::model::{ClaimedJob, FairScope, JobSelector, Outcome, Settlement};
 use ratchet_core::store::{ArchiveStore, Changed, Checked, FairStore, JobStore};
@@ -92,6 +92,49 @@ pub(crate) async fn a_claim_gives_back_what_a_new_limit_may_meet(space: Arc<Spac
     assert_eq!(ids(&claiming.await.unwrap().unwrap()), [unkeyed]);
     limit(&plain, 1).await;
     assert_eq!(ids(&claimed(&plain).await), [first]);
+}
+
+/// A claim has found three jobs, and waits for another transaction while it takes the first one.
+pub(crate) async fn a_job_that_was_cancelled_meanwhile_uses_no_place(space: Arc<Space>) {
+    let (plain, (store, name)) = (open(&space).await, named(&space).await);
+    limit(&plain, 1).await;
+    let unkeyed = enqueue(&plain, job()).await;
+    let waiting_jobs = flood("a", 2);
+    plain.enqueue(&waiting_jobs).await.unwrap();
+    let mut other = hold(&space, unkeyed, touch()).await;
+    let claiming = claim(&store, request_all());
+    waiting(&space, &name).await;
+    let first = JobSelector::Ids(vec![waiting_jobs[0].id()]);
+    plain.act(&first, JobAction::Cancel).await.unwrap();
+    other.abort_transaction().await.unwrap();
+    let claimed = ids(&claiming.await.unwrap().unwrap());
+    assert_eq!(claimed, [unkeyed, waiting_jobs[1].id()]);
+}
+
+/// Two transactions that write to the same limit conflict.
+pub(crate) async fn a_new_limit_meets_those_that_it_replaces(space: Arc<Space>) {
+    let store = open(&space).await;
+    let scopes = ["*", "m*", "mail", "other", "mailing*"].map(FairScope::queues);
+    for scope in scopes {
+        store
+            .set_fair_limit(&scope.unwrap(), Some(9))
+            .await
+            .unwrap();
+    }
+    let limits = space.of_majority("fair_limits");
+    let clear = doc! { "$unset": { "uses": "" } };
+    limits.update_many(doc! {}, clear).await.unwrap();
+    let scope = FairScope::key("mail", "k").unwrap();
+    store.set_fair_limit(&scope, Some(1)).await.unwrap();
+    let met = doc! { "uses": { "$exists": true } };
+    let mut met = limits.find(met).await.unwrap();
+    let mut queues = Vec::new();
+    while met.advance().await.unwrap() {
+        let id = met.current().get_document("_id").unwrap();
+        queues.push(id.get_str("queue").unwrap().to_owned());
+    }
+    queues.sort();
+    assert_eq!(queues, ["*", "m*", "mail"]);
 }
 
 /// Another program has locked jobs that wait for places.

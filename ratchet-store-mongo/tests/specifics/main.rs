@@ -53,6 +53,8 @@ const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
     fair_limits: a_job_that_is_removed_leaves_its_freed_entry
         without_limits_nothing_is_kept_of_removed_jobs
         a_claim_gives_back_what_a_new_limit_may_meet
+        a_job_that_was_cancelled_meanwhile_uses_no_place
+        a_new_limit_meets_those_that_it_replaces
         locked_parked_jobs_keep_no_other_key_waiting
         a_claim_with_limits_reads_few_of_many_jobs;
     faults: a_lost_connection_is_repeated_and_leaves_one_job an_election_is_waited_for
