@@ -1,5 +1,5 @@
-//! Limits of fair keys: freed entries that outlive their jobs, claims that a new limit meets, locked
-//! jobs, and what claims read.
+//! Limits of fair keys: freed entries that outlive their jobs, claims that a new limit meets,
+//! locked jobs, and what claims read.
 
 use std::sync::Arc;
 use std::time::Duration;
