@@ -53,7 +53,7 @@
 //! Without any limit, a and b need no entry: either no job is parked, or c has stored an entry that
 //! is still there. Entries need not be unique. A store with several writers stores them blindly: if
 //! it stored none because one is there, a claim could delete that one before the event commits. An
-//! entry of a key without parked jobs does nothing, so a store with a single writer omits it.
+//! entry of a key without parked jobs does nothing, so a store with a single writer may omit it.
 //!
 //! **2. A claim begins with the freed entries**, before it wakes sleepers:
 //!

@@ -412,6 +412,29 @@ cases! {
     }
 
     #[proves("fair.limit.wait")]
+    #[needs(FairLimits, Vandal)]
+    async fn another_job_gets_the_place_of_a_job_that_cannot_be_read(cx: &Cx) {
+        let node = cx.node().await;
+        set(&node, queues("default"), 1).await;
+        let jobs = node.add_all(&flood("k", 4)).await;
+        let token = node.take().await;
+        assert_eq!(node.claim_ids(10).await, []);
+        node.succeed(token).await;
+        wake(&node).await;
+        // One of the two has a turn, and the other waits.
+        for job in &jobs[1..3] {
+            if let Err(error) = cx.vandal().spoil(*job).await {
+                panic!("the fixture should spoil a job: {error}");
+            }
+        }
+        let mut claimed = Vec::new();
+        for _ in 0..4 {
+            claimed.extend(node.claim_ids(10).await);
+        }
+        assert_eq!(claimed, jobs[3..]);
+    }
+
+    #[proves("fair.limit.wait")]
     #[needs(FairLimits, Workflows)]
     async fn another_job_gets_the_place_of_a_job_that_was_debounced(cx: &Cx) {
         let node = cx.node().await;

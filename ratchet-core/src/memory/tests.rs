@@ -12,10 +12,10 @@ use crate::id::{BatchId, ClaimToken, Fence, JobId, NodeId};
 use crate::json::Json;
 use crate::model::{
     ArchiveFilter, ArchivePurge, BatchCondition, BatchPurge, ClaimRequest, Condition, Definition,
-    Detail, Guard, Heartbeat, JobFilter, JobOrder, NewJob, NodeStatus, NodeSweep, Outcome,
-    PageRequest, Parent, PauseRequest, PauseScope, PurgeRequest, PutRecurring, RateRequest,
-    ReclaimRequest, Recurring, RecurringClaimRequest, Report, ReportKind, RetireRecurring,
-    Settlement, Signal, SignalTarget,
+    Detail, FairScope, Guard, Heartbeat, JobFilter, JobOrder, NewJob, NodeStatus, NodeSweep,
+    Outcome, PageRequest, Parent, PauseRequest, PauseScope, PurgeRequest, PutRecurring,
+    RateRequest, ReclaimRequest, Recurring, RecurringClaimRequest, Report, ReportKind,
+    RetireRecurring, Settlement, Signal, SignalTarget,
 };
 use crate::name::Name;
 use crate::priority::Priority;
@@ -27,7 +27,10 @@ const SECOND: Duration = Duration::from_secs(1);
 const STEPS: usize = 400;
 const HISTORIES: u64 = 12;
 /// The number of variants of [`Command`]: the histories contain each of them.
-const OPERATIONS: usize = 33;
+const OPERATIONS: usize = 34;
+
+/// Is in the serialized form of data with freed entries.
+const FREED: &str = "\"freed\":";
 
 /// The serialized form of a command and of its answer.
 type Logged = (String, String);
@@ -88,7 +91,7 @@ impl History {
         let text = texts[self.rng.usize(..3)];
         let mut job = NewJob::new(text, &self.rng.u8(..)).queue(texts[self.rng.usize(..3)]);
         job = job.priority(Priority::ALL[self.rng.usize(..5)]).tag(text);
-        match self.rng.u8(..13) {
+        match self.rng.u8(..15) {
             0 | 1 => job = job.lane(text),
             2 => job = job.unique_key(text),
             3 => job = job.idempotency_key(&self.rng.u8(..40).to_string()),
@@ -106,8 +109,8 @@ impl History {
                 }
             }
             9 => job = job.expires_in(SECOND * self.rng.u32(1..9)),
-            10 => job = job.fair_key(text),
-            11 => job = job.weighted_fair_key(&self.rng.u8(..9).to_string(), 0.5),
+            10..13 => job = job.fair_key(text),
+            13 => job = job.weighted_fair_key(&self.rng.u8(..9).to_string(), 0.5),
             _ => {
                 if let Some(batch) = self.some(&self.batches.clone()) {
                     job = job.in_batch(batch);
@@ -321,6 +324,12 @@ impl History {
             true => self.store.pause(&PauseRequest::new(scope)).await?,
             false => self.store.resume(&scope).await?,
         };
+        let scope = match self.rng.bool() {
+            true => FairScope::queues("*")?,
+            false => FairScope::key("a", "a")?,
+        };
+        let max = (self.rng.u8(..4) > 0).then(|| self.rng.u32(..2));
+        self.store.set_fair_limit(&scope, max).await?;
         Ok(())
     }
 
@@ -331,6 +340,7 @@ impl History {
             store.get(&self.jobs, Detail::Whole).await?,
             other.get(&self.jobs, Detail::Whole).await?
         );
+        assert_eq!(store.fair_limits().await?, other.fair_limits().await?);
         for job in &self.jobs {
             assert_eq!(
                 store.history(*job).await?,
@@ -468,7 +478,7 @@ fn replay(data: &mut Snapshot, log: &[Logged]) -> BTreeSet<&'static str> {
 
 /// The operations that histories call although nothing changes, and that are known not to change
 /// anything.
-const UNCHANGED: [&str; 18] = [
+const UNCHANGED: [&str; 19] = [
     "acquire",
     "archive",
     "bump",
@@ -486,6 +496,7 @@ const UNCHANGED: [&str; 18] = [
     "renew",
     "resume",
     "retire",
+    "set_fair_limit",
     "sweep_nodes",
 ];
 
@@ -493,13 +504,15 @@ const UNCHANGED: [&str; 18] = [
 async fn a_replayed_history_gives_the_same_data_and_answers() {
     let mut operations = BTreeSet::new();
     let mut unchanged = BTreeSet::new();
+    let mut snapshots_with_freed = 0;
     for seed in 0..HISTORIES {
         let mut history = History::new(seed);
         let middle = history.rng.usize(..STEPS);
         let mut snapshot = (0, String::new());
         let mut kinds = [0, 0];
         for step in 0..STEPS {
-            if step == middle {
+            let has_freed = !history.store.data().0.freed.is_empty();
+            if step == middle || (step > middle && has_freed && !snapshot.1.contains(FREED)) {
                 let commands = history.log.lock().unwrap().len();
                 snapshot = (commands, history.store.snapshot().encode().unwrap());
             }
@@ -523,6 +536,7 @@ async fn a_replayed_history_gives_the_same_data_and_answers() {
         assert_eq!(data.encode().unwrap(), end, "seed {seed}");
 
         let (commands, snapshot) = snapshot;
+        snapshots_with_freed += usize::from(snapshot.contains(FREED));
         let mut data = Snapshot::decode(&snapshot).unwrap();
         assert_eq!(data.encode().unwrap(), snapshot);
         replay(&mut data, &log[commands..]);
@@ -532,6 +546,7 @@ async fn a_replayed_history_gives_the_same_data_and_answers() {
         other.rewind(&Snapshot::decode(&end).unwrap());
         history.compare_reads(&other).await.unwrap();
     }
+    assert!(snapshots_with_freed > 0, "no snapshot has freed entries");
     assert_eq!(operations.len(), OPERATIONS, "{operations:?}");
     assert_eq!(unchanged, BTreeSet::from(UNCHANGED));
 }
