@@ -297,8 +297,21 @@ impl Level {
     /// Returns the turn of the next job of a key.
     pub fn give(&mut self, key: &str, cost: u32) -> i64 {
         let last = self.last.get(key).copied();
-        let turn = turn(self.first, last, cost, self.now);
-        self.first = Some(self.first.map_or(turn, |first| first.min(turn)));
+        self.given(key, turn(self.first, last, cost, self.now), cost)
+    }
+
+    /// Returns the turn of the next job of a key, which has become due at `run_at`. If jobs of the
+    /// key are parked, and one of them is its last pending job, the job is parked too.
+    pub fn give_due(&mut self, key: &str, cost: u32, run_at: i64) -> i64 {
+        let last = self.last.get(key).copied();
+        let turn = turn_or_parked(self.first, last, cost, self.now, run_at);
+        self.given(key, turn, cost)
+    }
+
+    fn given(&mut self, key: &str, turn: i64, cost: u32) -> i64 {
+        if !is_parked(turn) {
+            self.first = Some(self.first.map_or(turn, |first| first.min(turn)));
+        }
         self.last(key, Last { turn, cost });
         turn
     }

@@ -14,6 +14,7 @@ use crate::clock::Now;
 use crate::connection::Tx;
 use crate::ends::{End, Ties, tie_fields};
 use crate::error::{Failure, Result};
+use crate::freed::Freed;
 use crate::lanes::{self, Places};
 use crate::pipelines::{self, code};
 use crate::purge::Gone;
@@ -36,6 +37,8 @@ struct Target {
     /// Whether the job waits, or waited until it ended, for a signal that has not arrived.
     lacks_signal: bool,
     ties: Ties,
+    /// The freed entry of a fair key that the job is.
+    freed: Option<Freed>,
 }
 
 impl MongoStore {
@@ -250,6 +253,7 @@ impl MongoStore {
         let mut wanted = doc! { "state": 1, "route": 1, "queue": 1, "unique_key": 1, "lane": 1 };
         wanted.extend(doc! { "links": 1, "signal.state": 1 });
         wanted.extend(tie_fields());
+        wanted.extend(Freed::fields());
         let options = row::fields(wanted);
         let mut targets = HashMap::with_capacity(ids.len());
         self.routes().check(self.main()).await?;
@@ -273,6 +277,7 @@ impl MongoStore {
                 has_open_links: false,
                 lacks_signal: signals::is_missing(&row),
                 ties: Ties::read(&row),
+                freed: Freed::of(&row),
             };
             targets.insert(row::job_id(&row, "_id")?, target);
         }
@@ -333,8 +338,8 @@ impl Writes {
             ),
             Response::Change => (pipelines::given(action, self.now), ActionOutcome::Changed),
             Response::Remove => {
-                let has_children = target.ties.has_children();
-                self.removed.add_one(id, target.links, has_children);
+                let links = (target.links, target.ties.has_children());
+                self.removed.add_one(id, links, target.freed.take());
                 return ActionOutcome::Deleted;
             }
             Response::Become(_) if action == JobAction::Requeue => {

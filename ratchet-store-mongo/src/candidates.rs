@@ -28,6 +28,8 @@ pub(crate) struct Search {
     pub(crate) look_at: usize,
     /// Whether the search first gives turns to due jobs that have none.
     pub(crate) wakes: bool,
+    /// Whether the search leaves out jobs with a fair key, because the claim may park no more.
+    pub(crate) leaves_out_fair: bool,
 }
 
 /// The routes in which one search of a claim looks for due jobs.
@@ -43,6 +45,9 @@ pub(crate) struct Chosen {
     queues: Vec<Queues>,
     /// Routes whose jobs need a permit, by id. Each route's resource has a free permit.
     permitted: BTreeMap<i32, Route>,
+    /// Routes whose jobs a claim takes in a transaction: those in `permitted`, and those in `fair`
+    /// if there are limits.
+    checked: BTreeMap<i32, Route>,
     /// Number of free permits for each resource of the routes in `permitted`.
     budget: Budget,
     /// The last route of the cache from which these were chosen.
@@ -54,6 +59,11 @@ impl Chosen {
     fn is_empty(&self) -> bool {
         let shared = self.shared.is_empty() || self.queues.is_empty();
         shared && self.plain.is_empty() && self.permitted.is_empty() && self.fair.is_empty()
+    }
+
+    /// Returns whether the claim may take jobs with a fair key.
+    pub(crate) fn has_fair(&self) -> bool {
+        !self.fair.is_empty()
     }
 
     /// Returns whether the claim may take jobs that need a permit.
@@ -108,27 +118,28 @@ impl Chosen {
 pub(crate) struct Candidate {
     pub(crate) id: JobId,
     pub(crate) seen: Seen,
-    /// Route of the job if the job needs a permit, otherwise `None`.
-    pub(crate) permitted: Option<Route>,
+    /// Route of the job if the job needs a permit, or if its fair key may have a limit.
+    pub(crate) checked: Option<Route>,
 }
 
 /// The candidates of a search that have one order: those of a priority, or of a priority and a
 /// route.
 struct Stream<'c> {
     seen: Seen,
-    /// Route of the jobs if they need a permit, otherwise `None`.
-    permitted: Option<&'c Route>,
+    /// Route of the jobs if they need a permit, or if their fair keys may have limits.
+    checked: Option<&'c Route>,
     /// Due time and id of each job.
     jobs: Vec<(i64, JobId)>,
 }
 
 impl MongoStore {
     /// Returns the routes that match the request and are not paused. Omits routes whose resource
-    /// has no free permit.
+    /// has no free permit. `limits` tells whether fair keys may have limits.
     pub(crate) async fn choose_routes(
         &self,
         request: &ClaimRequest,
         pauses: &Pauses,
+        limits: bool,
     ) -> Result<Chosen> {
         let last = self.routes().last();
         let Streams {
@@ -164,6 +175,7 @@ impl MongoStore {
             shared: shared.map(|(id, _)| id).collect(),
             queues,
             permitted: BTreeMap::new(),
+            checked: BTreeMap::new(),
             budget: Budget::default(),
             last,
         };
@@ -180,6 +192,12 @@ impl MongoStore {
         chosen.fair = self.routes().fair(all.copied());
         let fair = &chosen.fair;
         chosen.plain.retain(|route| !fair.contains(route));
+        chosen.checked = chosen.permitted.clone();
+        if limits {
+            let route = |id: &i32| Some((*id, self.routes().get((*id).into(), None)?));
+            let fair = fair.iter().filter_map(route);
+            chosen.checked.extend(fair);
+        }
         Ok(chosen)
     }
 
@@ -196,11 +214,16 @@ impl MongoStore {
         now: i64,
         search: Search,
     ) -> Result<Option<Vec<Candidate>>> {
-        let Search { look_at, wakes } = search;
+        let look_at = search.look_at;
+        if search.leaves_out_fair {
+            for route in std::mem::take(&mut chosen.fair) {
+                chosen.permitted.remove(&route);
+            }
+        }
         if chosen.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let mut found = self.search(chosen, now, look_at, wakes).await?;
+        let mut found = self.search(chosen, now, look_at, search.wakes).await?;
         if found.iter().any(|row| row::flag(row, fair::ASLEEP)) {
             self.wake(&chosen.fair, now).await?;
             found = self.search(chosen, now, look_at, false).await?;
@@ -218,6 +241,7 @@ impl MongoStore {
         let Chosen {
             fair,
             permitted,
+            checked,
             budget,
             ..
         } = chosen;
@@ -238,11 +262,10 @@ impl MongoStore {
             }
             let has_turn = fair.contains(&route);
             let seen = Seen { priority, has_turn };
-            let permitted = permitted.get(&route);
-            let of_route = (has_turn || permitted.is_some()).then_some(route);
+            let of_route = (has_turn || permitted.contains_key(&route)).then_some(route);
             let stream = streams.entry((of_route, seen)).or_insert(Stream {
                 seen,
-                permitted,
+                checked: checked.get(&route),
                 jobs: Vec::new(),
             });
             stream.jobs.push(job);
@@ -258,7 +281,7 @@ impl MongoStore {
         // The stream of each admitted job.
         let mut admitted = Vec::new();
         let admit = |stream: usize| {
-            let is_free = (streams[stream].permitted).is_none_or(|route| budget.take(route));
+            let is_free = (streams[stream].checked).is_none_or(|route| budget.take(route));
             admitted.extend(is_free.then_some(stream));
             is_free
         };
@@ -266,7 +289,7 @@ impl MongoStore {
         let of_stream = |(id, stream): (JobId, usize)| Candidate {
             id,
             seen: streams[stream].seen,
-            permitted: streams[stream].permitted.cloned(),
+            checked: streams[stream].checked.cloned(),
         };
         Ok(Some(ids.into_iter().zip(admitted).map(of_stream).collect()))
     }

@@ -12,21 +12,29 @@
 //!
 //! If there are routes whose jobs need permits, the claim reads the free permits before the
 //! candidates, and claims the jobs that need permits in a separate transaction (module `permits`).
+//!
+//! If fair keys have limits, `gate` also looks for freed entries. The claim then first gives turns
+//! to parked jobs (module `freed`). It takes jobs with a fair key in the same transaction as those
+//! that need permits, which parks the jobs of keys that are at their limits. Then it searches
+//! again, for the jobs behind them.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocument, RawDocumentBuf};
 use mongodb::options::ReadConcern;
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
+use ratchet_core::fair::PARKED_BY_A_CLAIM;
 use ratchet_core::model::{
     Claim, ClaimRequest, ClaimedJob, JobInput, Outcome, PauseInfo, Pauses, Settlement,
 };
 use ratchet_core::time::{self, from_millis};
-use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Priority, RetryPolicy, Route};
+use ratchet_core::{ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route};
 use tokio::time::Instant;
 
 use crate::candidates::{Candidate, Search};
 use crate::ends::is_tied;
 use crate::error::{Failure, Result};
+use crate::fair_limits;
+use crate::permits::Admitted;
 use crate::pipelines::{self, Seen};
 use crate::read::MOST_EMBEDDED;
 use crate::routes::Last;
@@ -55,6 +63,8 @@ struct Took {
     tried: Vec<JobId>,
     /// Number of jobs that the writes have certainly claimed.
     had: usize,
+    /// Number of jobs that the writes have parked.
+    parked: usize,
     /// Failure of a write that may or may not have claimed jobs.
     doubt: Option<Failure>,
 }
@@ -75,16 +85,37 @@ struct Round {
     wordy: Vec<JobId>,
     /// Whether a lack of permits may have reduced the number of candidates.
     bounded: bool,
+    /// Number of candidates that the round parked, because their keys are at their limits.
+    parked: usize,
+    /// Version of the limits of fair keys. `None` if the claim takes no jobs with a fair key.
+    limits: Option<i64>,
+    /// Whether the round gave back jobs, because limits have changed.
+    limits_changed: bool,
 }
 
 /// Result of checking whether a claim may take jobs.
 enum Gate {
     /// The claim takes no jobs, because the node is not active.
     Shut,
-    /// The claim must first read the routes again, because the store does not know all of them.
+    /// The claim must first read the routes again, because the store does not know all of them, or
+    /// look for limits, because it did not know that there are any.
     Outdated,
-    /// The claim may take jobs that are due at `now`, except those that `pauses` cover.
-    Open { now: i64, pauses: Pauses },
+    /// The claim may take jobs.
+    Open(Passed),
+}
+
+/// What a claim has read before it takes jobs.
+struct Passed {
+    /// The claim may take jobs that are due at this time.
+    now: i64,
+    /// The claim may take no jobs that these cover.
+    pauses: Pauses,
+    /// Version of the limits of fair keys.
+    version: i64,
+    /// Whether there are limits for the queues of the request.
+    limits: bool,
+    /// Routes with a fair key of the queues of the request, if they may have freed entries.
+    freed: Vec<(i32, Name)>,
 }
 
 impl MongoStore {
@@ -103,13 +134,15 @@ impl MongoStore {
         let mut rounds = Rounds::begin(self.lookahead(), PERSISTENCE);
         // Time at which the search for more jobs stops. Set once some jobs are claimed.
         let mut end = None;
+        let mut parked = 0;
         while rounds.begin_round() {
             let wanted = request.limit - claimed.len();
-            let candidates = rounds.candidates_for(wanted);
             // Only the first search gives turns, so a claim wakes a limited number of jobs.
             let search = Search {
-                look_at: candidates,
+                // If many jobs had to be parked, there are probably more of them.
+                look_at: rounds.candidates_for(wanted).saturating_add(parked),
                 wakes: first.is_none(),
+                leaves_out_fair: parked >= PARKED_BY_A_CLAIM,
             };
             let round = match self.round(request, wanted, search, end).await {
                 Ok(Some(round)) => round,
@@ -119,13 +152,19 @@ impl MongoStore {
                 _ => break,
             };
             first.get_or_insert(round.now);
+            parked += round.parked;
+            // Parked jobs were in the way of others.
+            let had_others =
+                round.parked > 0 && (round.bounded || round.candidates >= search.look_at);
             let found = RoundFound {
                 wanted,
-                candidates: round.candidates,
+                candidates: round.candidates - round.parked,
                 taken: round.had,
                 bounded: round.bounded,
                 // Failing the unreadable jobs releases their permits.
-                conditions_changed: round.bounded && !round.unreadable.is_empty(),
+                conditions_changed: round.bounded && !round.unreadable.is_empty()
+                    || had_others
+                    || round.limits_changed,
             };
             claimed.extend(round.claimed);
             if end.is_none() && !claimed.is_empty() {
@@ -173,10 +212,11 @@ impl MongoStore {
         };
         let (call, now) = (ObjectId::new(), round.now);
         let took = self.take(request, candidates, wanted, call, now).await;
+        round.parked = took.parked;
         if took.had == 0 && took.doubt.is_none() {
             return Ok(Some(round));
         }
-        let rows = self.rows_taken(request, &took, call).await?;
+        let rows = self.rows_taken(request, &took, call, round.limits).await?;
         self.look_at_taken(request, &mut round, &rows, call).await?;
         match took.doubt {
             Some(failure) if round.had == 0 => Err(failure),
@@ -191,16 +231,28 @@ impl MongoStore {
         request: &ClaimRequest,
         search: Search,
     ) -> Result<Option<(Vec<Candidate>, Round)>> {
-        let (now, bounded, candidates) = loop {
+        let (now, bounded, limits, candidates) = loop {
             match self.gate(request).await? {
                 Gate::Shut => return Ok(None),
                 Gate::Outdated => {}
-                Gate::Open { now, pauses } => {
-                    let mut chosen = self.choose_routes(request, &pauses).await?;
+                Gate::Open(passed) => {
+                    let Passed {
+                        now,
+                        pauses,
+                        version,
+                        limits,
+                        mut freed,
+                    } = passed;
+                    freed.retain(|(_, queue)| pauses.of_queue(queue).is_none());
+                    if search.wakes && !freed.is_empty() {
+                        self.wake_parked(&freed, now).await?;
+                    }
+                    let mut chosen = self.choose_routes(request, &pauses, limits).await?;
                     let bounded = chosen.needs_permits();
+                    let version = chosen.has_fair().then_some(version);
                     let found = self.candidates(request, &mut chosen, now, search);
                     if let Some(candidates) = found.await? {
-                        break (now, bounded, candidates);
+                        break (now, bounded, version, candidates);
                     }
                 }
             }
@@ -214,6 +266,9 @@ impl MongoStore {
             unreadable: Vec::new(),
             wordy: Vec::new(),
             bounded,
+            parked: 0,
+            limits,
+            limits_changed: false,
         };
         Ok(Some((candidates, round)))
     }
@@ -221,12 +276,23 @@ impl MongoStore {
     async fn gate(&self, request: &ClaimRequest) -> Result<Gate> {
         let side = self.main();
         let names = [side.nodes.name(), side.pauses.name(), side.routes.name()];
-        let stages = pipelines::gate(request.node, names, self.now(side).await?);
+        let mut stages = pipelines::gate(request.node, names, self.now(side).await?);
+        let mut fair = Vec::new();
+        let looks_for_limits = self.has_seen_limits();
+        if looks_for_limits {
+            fair = self
+                .routes()
+                .fair_of(|queue| request.queues.contains(queue));
+        }
+        if !fair.is_empty() {
+            stages.extend(fair_limits::noticed(side, &fair));
+        }
         let rows = side
             .plain()
             .aggregate(&side.meta, stages, ReadConcern::majority())
             .await?;
         let (mut time, mut pauses) = (None, Pauses::default());
+        let (mut version, mut limits, mut freed) = (0, false, false);
         for row in rows {
             if row.get("idle").is_ok_and(|status| status.is_some()) {
                 return Ok(Gate::Shut);
@@ -235,12 +301,28 @@ impl MongoStore {
                 return Ok(Gate::Outdated);
             }
             time = row::optional_int(&row, "now")?.or(time);
+            version = row::optional_int(&row, fair_limits::VERSION)?.unwrap_or(version);
+            limits |= row::flag(&row, fair_limits::LIMITED);
+            freed |= row::flag(&row, fair_limits::FREED);
             if let Some(pause) = paused(&row) {
                 pauses.add(pause);
             }
         }
         let now = time.ok_or_else(|| InvalidInput::new("meta", "is missing"))?;
-        Ok(Gate::Open { now, pauses })
+        if version > 0 && !looks_for_limits {
+            self.note_limits();
+            return Ok(Gate::Outdated);
+        }
+        if !freed {
+            fair.clear();
+        }
+        Ok(Gate::Open(Passed {
+            now,
+            pauses,
+            version,
+            limits,
+            freed: fair,
+        }))
     }
 
     /// Claims up to `wanted` of the candidates, in order. If other claims have taken some of the
@@ -260,6 +342,7 @@ impl MongoStore {
         let mut took = Took {
             tried: Vec::new(),
             had: 0,
+            parked: 0,
             doubt: None,
         };
         let mut in_vain = 0;
@@ -268,21 +351,30 @@ impl MongoStore {
                 break;
             }
             let missing = (wanted - took.had).min(candidates.len());
-            let (mut plain, mut permitted) = (Vec::new(), Vec::new());
-            for candidate in candidates.drain(..missing) {
+            // A transaction may park many of the jobs that it checks. So if there are no others, it
+            // also gets those that follow, and takes as many as are missing.
+            let all = candidates.iter().take(missing + PARKED_BY_A_CLAIM);
+            let in_front = all.take_while(|one| one.checked.is_some()).count();
+            let (mut plain, mut checked) = (Vec::new(), Vec::new());
+            for candidate in candidates.drain(..missing.max(in_front)) {
                 took.tried.push(candidate.id);
-                match candidate.permitted {
+                match candidate.checked {
                     None => plain.push((candidate.id, candidate.seen)),
-                    Some(route) => permitted.push((candidate.id, candidate.seen, route)),
+                    Some(route) => checked.push((candidate.id, candidate.seen, route)),
                 }
             }
+            let rest = missing - plain.len();
             let mut had = 0;
             for taken in [
                 self.take_plain(request, &plain, call, now).await,
-                self.take_permitted(request, &permitted, call, now).await,
+                self.take_checked(request, &checked, rest, (call, now))
+                    .await,
             ] {
                 match taken {
-                    Ok(taken) => had += usize::try_from(taken).unwrap_or(missing),
+                    Ok(Admitted { taken, parked }) => {
+                        had += taken;
+                        took.parked += parked;
+                    }
                     Err(failure) => took.doubt = Some(failure),
                 }
             }
@@ -292,26 +384,29 @@ impl MongoStore {
         took
     }
 
-    /// Claims the jobs in `chosen` that are still free, and returns the number of claimed jobs. The
-    /// jobs in `chosen` must not need permits.
+    /// Claims the jobs in `chosen` that are still free. The jobs in `chosen` must not need permits
+    /// or places.
     async fn take_plain(
         &self,
         request: &ClaimRequest,
         chosen: &[(JobId, Seen)],
         call: ObjectId,
         now: i64,
-    ) -> Result<u64> {
+    ) -> Result<Admitted> {
         if chosen.is_empty() {
-            return Ok(0);
+            return Ok(Admitted::default());
         }
         let side = self.main();
-        let take = pipelines::take(request.node, call, now);
+        let take = pipelines::take(request.node, call, now, false);
         let takeable = pipelines::takeable(chosen, now);
         let mut on = side.plain();
         // If another session has locked one of these jobs, the update stops after `SEARCH_TIME`,
         // and the claim returns fewer jobs.
-        on.update_these_within(SEARCH_TIME, &side.jobs, takeable, take)
-            .await
+        let taken = on.update_these_within(SEARCH_TIME, &side.jobs, takeable, take);
+        Ok(Admitted {
+            taken: usize::try_from(taken.await?).unwrap_or(chosen.len()),
+            parked: 0,
+        })
     }
 
     /// Reads the jobs that this call has marked as claimed. These include jobs of an update that
@@ -322,6 +417,7 @@ impl MongoStore {
         request: &ClaimRequest,
         took: &Took,
         call: ObjectId,
+        limits: Option<i64>,
     ) -> Result<Vec<RawDocumentBuf>> {
         let side = self.main();
         let names = [side.nodes.name(), side.pauses.name()];
@@ -335,7 +431,8 @@ impl MongoStore {
                     let (mine, same) = pipelines::still_taken(&took.tried, call);
                     on.update_these(&side.jobs, mine, same).await?;
                 }
-                let stages = pipelines::look_at_taken(request, &took.tried, call, names);
+                let limits = limits.map(|_| fair_limits::current_version(side.meta.name()));
+                let stages = pipelines::look_at_taken(request, &took.tried, call, names, limits);
                 on.aggregate(&side.jobs, stages, ReadConcern::majority())
                     .await
             };
@@ -351,7 +448,8 @@ impl MongoStore {
     }
 
     /// Decodes the claimed jobs, and adds them to `round`. Releases jobs whose queue or kind was
-    /// paused after the search. Releases all jobs if the node may no longer claim.
+    /// paused after the search, and those whose keys may have got a limit. Releases all jobs if the
+    /// node may no longer claim. [fair.limit.max]
     async fn look_at_taken(
         &self,
         request: &ClaimRequest,
@@ -367,6 +465,8 @@ impl MongoStore {
                 pauses.add(pause);
             } else if row.get("idle").is_ok_and(|status| status.is_some()) {
                 idle = true;
+            } else if let Some(version) = row::optional_int(row, fair_limits::VERSION)? {
+                round.limits_changed = round.limits != Some(version);
             } else {
                 jobs.push(row);
             }
@@ -387,7 +487,12 @@ impl MongoStore {
                 self.routes().refresh(self.main()).await?;
             }
             let route = self.routes().get(route, row::queue(row));
-            if idle || route.as_ref().is_some_and(|route| pauses.cover(route)) {
+            let is_uncounted = || {
+                let has_key = row.get("fair_key").is_ok_and(|key| key.is_some());
+                round.limits_changed && has_key && !row::flag(row, fair_limits::LIMITED)
+            };
+            let is_paused = |route: &Route| pauses.cover(route);
+            if idle || route.as_ref().is_some_and(is_paused) || is_uncounted() {
                 undone.push(token);
                 continue;
             }
@@ -456,6 +561,7 @@ fn decode(
     claim.stall_timeout = row::duration(row, "stall_timeout")?;
     claim.lane = row::name(row, "lane")?;
     claim.awaited = is_tied(row);
+    claim.limited = row::flag(row, fair_limits::LIMITED);
     claim.trace = row::trace(row)?;
     claim.expires_at = row::optional_int(row, "expires_at")?.map(from_millis);
     let input = payloads.then(|| JobInput {

@@ -78,6 +78,10 @@ pub(crate) struct Side {
     pub(crate) recurring: Rows,
     /// Limits of resources: how many jobs that need a resource may run at the same time.
     pub(crate) permits: Rows,
+    /// Limits of fair keys: how many jobs of a key may run at the same time.
+    pub(crate) fair_limits: Rows,
+    /// Freed entries of fair keys, except those that are in the documents of jobs.
+    pub(crate) freed: Rows,
     /// State of the rate limits: one document for each key.
     pub(crate) rates: Rows,
     /// Links: one document for each parent for which a job waits.
@@ -122,6 +126,8 @@ impl Side {
             archive: rows("archive"),
             recurring: rows("recurring"),
             permits: rows("permits"),
+            fair_limits: rows("fair_limits"),
+            freed: rows("freed"),
             rates: rows("rates"),
             links: rows("links"),
             parents: rows("parents"),

@@ -175,7 +175,7 @@ impl MongoStore {
             // Some of these jobs may be blocked instead, and then get no turn.
             let (spec, run_at) = (job.spec(), job.due().resolve(now));
             let key = spec.due_fair_key(JobState::Pending, run_at, now)?;
-            Some((route.id, spec.priority, key))
+            Some((route.id, spec.priority, key.name()))
         };
         let due: Vec<_> = jobs.iter().zip(routes).filter_map(due).collect();
         let levels = self.lock_and_read_levels(tx, &due, now).await?;
@@ -362,7 +362,11 @@ fn document(
         row.append(cstr!("fair_cost"), i64::from(key.cost()));
     }
     let key = spec.due_fair_key(state, run_at, now);
-    if let Some(turn) = key.and_then(|key| levels.give(route.id, spec.priority, key)) {
+    let turn = key.and_then(|key| {
+        let key = (key.name(), key.cost());
+        levels.give((route.id, spec.priority), key, run_at)
+    });
+    if let Some(turn) = turn {
         row.append(cstr!("turn"), turn);
     }
     if let Some(expires_at) = job.resolve_expiry(now) {

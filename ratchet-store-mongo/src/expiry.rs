@@ -6,6 +6,7 @@ use mongodb::options::{FindOptions, Hint};
 use ratchet_core::{JobAction, JobId, JobState, StoreErrorKind};
 
 use crate::clock::Now;
+use crate::division::{Division, may_go_on};
 use crate::error::Result as Inner;
 use crate::pipelines::{self, any_job_id, code};
 use crate::row;
@@ -19,10 +20,6 @@ pub(crate) fn waiting() -> Document {
     doc! { "$lte": code(JobState::Paused) }
 }
 
-/// Number of conflicts with other calls and transactions after which a pass leaves out the jobs
-/// that conflict.
-const CONFLICTS: u32 = 24;
-
 /// Returns a filter for the waiting jobs that have expired, except these jobs.
 fn overdue(now: i64, left_out: &[JobId]) -> Document {
     let mut id = any_job_id();
@@ -34,8 +31,7 @@ impl MongoStore {
     /// Cancels up to `limit` waiting jobs that have expired, and returns them in order of id. Uses
     /// index `expiry`. [expiry.pass] [expiry.limit]
     ///
-    /// Leaves out jobs that another transaction has locked: after a conflict, the jobs are divided
-    /// until the locked ones are alone, up to [`CONFLICTS`] times.
+    /// Leaves out jobs that another transaction has locked.
     pub(crate) async fn cancel_expired(&self, limit: usize) -> Inner<Vec<JobId>> {
         let mut expired = Vec::new();
         let done = self.expire_up_to(limit, &mut expired).await;
@@ -57,7 +53,7 @@ impl MongoStore {
         let now = self.millis(side).await?;
         let mut left_out = Vec::new();
         let mut conflicts = 0;
-        while expired.len() < limit && conflicts < CONFLICTS {
+        while expired.len() < limit && may_go_on(conflicts) {
             let wanted = limit - expired.len();
             let options = FindOptions::builder()
                 .sort(doc! { "expires_at": 1, "_id": 1 })
@@ -68,22 +64,18 @@ impl MongoStore {
             let mut on = side.plain();
             let found = on.find(&side.jobs, overdue(now, &left_out), options);
             let jobs = row::job_ids(&found.await?);
-            // The jobs that are longest overdue are in the last chunk.
-            let mut chunks = vec![&*jobs];
-            while let Some(chunk) = chunks.pop().filter(|chunk| !chunk.is_empty()) {
+            let mut division = Division::new(&jobs, conflicts);
+            while let Some(chunk) = division.next() {
                 match self.end_expired(chunk, now, expired).await {
-                    Ok(()) => continue,
-                    Err(failure) if failure.kind != StoreErrorKind::Contention => {
-                        return Err(failure);
+                    Ok(()) => {}
+                    Err(failure) if failure.kind == StoreErrorKind::Contention => {
+                        division.locked(chunk);
                     }
-                    Err(_) if conflicts < CONFLICTS && chunk.len() > 1 => {
-                        let (first, second) = chunk.split_at(chunk.len() / 2);
-                        chunks.extend([second, first]);
-                    }
-                    Err(_) => left_out.extend(chunk),
+                    Err(failure) => return Err(failure),
                 }
-                conflicts += 1;
             }
+            conflicts = division.conflicts();
+            left_out.extend(division.left_out().iter().copied());
             if jobs.len() < wanted {
                 break;
             }

@@ -7,6 +7,7 @@ use ratchet_core::{SchemaProblem, StoreErrorKind};
 
 use crate::error::{Failure, Result};
 use crate::expiry;
+use crate::fair_limits;
 
 /// The definition of an index.
 pub(crate) struct Index {
@@ -143,6 +144,8 @@ pub(crate) fn plan(prefix: &str) -> Vec<(String, Vec<Index>)> {
         ("archive", archive_indexes()),
         ("recurring", recurring_indexes()),
         ("permits", vec![]),
+        ("fair_limits", vec![index("queue", doc! { "_id.queue": 1 })]),
+        ("freed", vec![index("route", doc! { "route": 1, "_id": 1 })]),
         ("rates", rate_indexes()),
         ("links", link_indexes()),
         ("parents", vec![]),
@@ -184,18 +187,25 @@ fn job_indexes() -> Vec<Index> {
             },
         )
         .of(doc! { "state": 0, "turn": { "$exists": true } }),
-        // The same jobs by fair key, for the last turn of each key.
+        // The same jobs by fair key, for the last turn of each key and for its parked jobs.
         index(
             "key_turn",
             doc! {
                 "state": 1, "route": 1, "priority": 1,
-                "fair_key": 1, "turn": 1, "fair_cost": 1,
+                "fair_key": 1, "turn": 1, "_id": 1, "fair_cost": 1,
             },
         )
         .of(doc! { "state": 0, "turn": { "$exists": true } }),
         // Pending jobs with a fair key that have no turn.
         index("asleep", doc! { "route": 1, "run_at": 1, "_id": 1 })
             .of(doc! { "state": 0, "fair_key": { "$exists": true }, "turn": Bson::Null }),
+        // Running jobs whose fair keys have limits, and the freed entries that such jobs leave.
+        // All is read from the index alone.
+        index(
+            fair_limits::INDEX,
+            doc! { "limited": 1, "state": 1, "route": 1, "fair_key": 1, "_id": 1 },
+        )
+        .of(doc! { "limited": true }),
         // Running jobs by node, for reclaiming and for the claims of a node.
         index("running", doc! { "node": 1, "_id": 1 }).of(doc! { "state": 3 }),
         // Jobs that hold permits, of any route. Jobs that need no permit have no entry.

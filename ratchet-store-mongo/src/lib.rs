@@ -13,7 +13,8 @@
 //! - Writes with a [`Guard`](ratchet_core::model::Guard) and jobs in a transaction of the
 //!   application fail with `Misconfigured`.
 //! - Several jobs in one enqueue are stored one after the other.
-//! - Recurring definitions, permits, the archive and wakeups are not available.
+//! - Recurring definitions, permits, limits of fair keys, the archive and wakeups are not
+//!   available.
 //!
 //! [`MongoStore::has_transactions`] and [`StoreInfo`](ratchet_core::store::StoreInfo) report
 //! whether the server has transactions.
@@ -38,14 +39,14 @@
 //! The server binds a transaction to a session, not to a connection. If a process is killed during
 //! a transaction, the documents that it wrote stay locked until the server aborts the transaction.
 //! The server does so when the transaction is 60 s old (`transactionLifetimeLimitSeconds`), or up
-//! to 30 s later. The locked documents can be the document of a resource or a batch, the routes of
-//! jobs with a fair key, or jobs that were being settled or changed by an operator. Calls that need
-//! these documents wait until the server aborts the transaction, or until their own deadline.
-//! Claims do not wait for a route: they take the jobs that have turns. A settlement of several
-//! claims settles the claims whose documents are not locked, and fails with `Contention` after a
-//! tenth of the deadline. Locks and lanes stay locked only if the process dies during a commit,
-//! because guarded writes and enqueues change them last. Ratchet's transactions are short. If the
-//! server runs no other transactions, set a lower limit, such as 10 s.
+//! to 30 s later. The locked documents can be the document of a resource, a limit or a batch, the
+//! routes of jobs with a fair key, or jobs that were being settled or changed by an operator. Calls
+//! that need these documents wait until the server aborts the transaction, or until their own
+//! deadline. Claims do not wait for a route: they take the jobs that have turns. A settlement of
+//! several claims settles the claims whose documents are not locked, and fails with `Contention`
+//! after a tenth of the deadline. Locks and lanes stay locked only if the process dies during a
+//! commit, because guarded writes and enqueues change them last. Ratchet's transactions are short.
+//! If the server runs no other transactions, set a lower limit, such as 10 s.
 //!
 //! # Durability
 //! Every write waits until a majority of the replica set has stored it in the journal. Every read
@@ -77,11 +78,14 @@ mod config;
 mod connection;
 mod coordinator;
 mod diagnostics;
+mod division;
 mod ends;
 mod enqueue;
 mod error;
 mod expiry;
 mod fair;
+mod fair_limits;
+mod freed;
 mod guard;
 mod holders;
 mod indexes;

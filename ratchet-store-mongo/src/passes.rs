@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::connection::Tx;
 use crate::error::Result;
+use crate::freed::Freed;
 use crate::pipelines::{LONGEST, any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
@@ -163,10 +164,12 @@ impl MongoStore {
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>> {
         let old = finished_before(code(request.state), before, behind);
+        let mut fields = doc! { "finished_at": 1, "children": 1, "links": 1 };
+        fields.extend(Freed::fields());
         let options = FindOptions::builder()
             .sort(doc! { "finished_at": 1, "_id": 1 })
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
-            .projection(doc! { "finished_at": 1, "children": 1, "links": 1 })
+            .projection(fields)
             .build();
         tx.find(&self.main().jobs, old, options).await
     }

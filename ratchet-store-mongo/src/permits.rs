@@ -1,26 +1,46 @@
 //! [`PermitStore`] on MongoDB servers with transactions, and the use of permits by enqueues and
-//! claims.
+//! claims. A claim uses the places of fair keys in the same transactions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
 
 use async_trait::async_trait;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{RawDocumentBuf, doc};
 use mongodb::options::{FindOptions, ReadConcern};
+use ratchet_core::fair::{self, Places};
 use ratchet_core::model::{ClaimRequest, PermitInfo};
 use ratchet_core::permit::Budget;
+use ratchet_core::priority::Choice;
 use ratchet_core::store::{Changed, IfKnown, PermitStore};
 use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, Route, StoreErrorKind};
 
+use crate::bulk::Statement;
 use crate::connection::Tx;
+use crate::division::Division;
 use crate::error::{Failure, Result as Inner};
 use crate::pipelines::{self, Seen, code};
 use crate::row;
 use crate::store::{MongoStore, pause};
 
 /// Maximum number of retries after a claim conflicts with another call about the permits of a
-/// resource.
+/// resource or the limits of a fair key.
 const TRIES: u32 = 30;
+
+/// The jobs that a claim has admitted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Admitted {
+    /// Number of claimed jobs.
+    pub(crate) taken: usize,
+    /// Number of parked jobs.
+    pub(crate) parked: usize,
+}
+
+/// A job in turn that a claim may take or park.
+struct InTurn {
+    key: Option<Name>,
+    run_at: i64,
+}
 
 /// Permits. Calls that change a limit are repeated if their reply is lost. The repeated call then
 /// returns `Unchanged`, although the first try changed the limit.
@@ -113,58 +133,143 @@ impl MongoStore {
         self.budget(&mut side.plain(), &names).await
     }
 
-    /// Claims as many of the chosen jobs as have free permits, in the given order. Returns the
-    /// number of claimed jobs. Every chosen job must need a permit.
+    /// Claims up to `limit` of the chosen jobs that have free permits and free places of their fair
+    /// keys, in the given order. Parks the jobs before the last one of keys without a free place.
+    /// [permit.max] [fair.limit.max]
     ///
-    /// Each claim writes to the documents of its resources. So two concurrent claims that need the
-    /// same resource conflict, and one of them is retried. Therefore, no other claim can take a
-    /// permit of these resources before this claim commits. [permit.max]
-    pub(crate) async fn take_permitted(
+    /// Each transaction writes to the documents of its resources and of the limits of its keys. So
+    /// two concurrent claims that need the same one conflict, and one of them is retried.
+    /// Therefore, no other claim can take a permit or a place before this claim commits. Jobs that
+    /// another transaction has locked are left out.
+    pub(crate) async fn take_checked(
         &self,
         request: &ClaimRequest,
         chosen: &[(JobId, Seen, Route)],
-        call: ObjectId,
-        now: i64,
-    ) -> Inner<u64> {
-        if chosen.is_empty() {
-            return Ok(0);
-        }
+        limit: usize,
+        at: (ObjectId, i64),
+    ) -> Inner<Admitted> {
+        let mut all = Admitted::default();
+        let mut division = Division::new(chosen, 0);
         let mut tries = 0;
-        loop {
+        while let Some(some) = division.next() {
+            if all.taken == limit {
+                break;
+            }
             let mut tx = self.main().begin().await?;
-            let taken = self.take_inside(&mut tx, request, chosen, call, now).await;
+            let mut writes_jobs = false;
+            let wanted = (request, limit - all.taken);
+            let taken = self.take_inside(&mut tx, wanted, some, at, &mut writes_jobs);
+            let taken = taken.await;
             match tx.finish(taken).await {
-                Err(failure) if failure.kind == StoreErrorKind::Contention && tries < TRIES => {
+                Ok(admitted) => {
+                    all.taken += admitted.taken;
+                    all.parked += admitted.parked;
+                }
+                Err(failure) if failure.kind != StoreErrorKind::Contention => return Err(failure),
+                Err(_) if writes_jobs => division.locked(some),
+                Err(failure) if tries == TRIES => return Err(failure),
+                Err(_) => {
                     tries += 1;
+                    division.again(some);
                     tokio::time::sleep(pause(tries)).await;
                 }
-                taken => return taken,
             }
         }
+        Ok(all)
     }
 
     async fn take_inside(
         &self,
         tx: &mut Tx<'_>,
-        request: &ClaimRequest,
+        (request, limit): (&ClaimRequest, usize),
         chosen: &[(JobId, Seen, Route)],
-        call: ObjectId,
-        now: i64,
-    ) -> Inner<u64> {
+        (call, now): (ObjectId, i64),
+        writes_jobs: &mut bool,
+    ) -> Inner<Admitted> {
         let side = self.main();
+        let mut budget = Budget::default();
         let names = resources(chosen.iter().map(|(_, _, route)| route));
-        let meet = doc! { "$inc": { "claims": 1_i64 } };
-        let these = doc! { "_id": { "$in": &names } };
-        tx.update_many(&side.permits, these, meet).await?;
-        let mut budget = self.budget(tx, &names).await?;
-        let admitted = chosen.iter().filter(|(_, _, route)| budget.take(route));
-        let admitted: Vec<_> = admitted.map(|(id, seen, _)| (*id, *seen)).collect();
-        if admitted.is_empty() {
-            return Ok(0);
+        if !names.is_empty() {
+            let meet = doc! { "$inc": { "claims": 1_i64 } };
+            let these = doc! { "_id": { "$in": &names } };
+            tx.update_many(&side.permits, these, meet).await?;
+            budget = self.budget(tx, &names).await?;
         }
-        let take = pipelines::take(request.node, call, now);
-        let takeable = pipelines::takeable(&admitted, now);
-        tx.update_these(&side.jobs, takeable, take).await
+        let turned = self.still_in_turn(tx, chosen, now).await?;
+        let keys = chosen.iter().filter_map(|(id, _, route)| {
+            let key = turned.get(id)?.key.clone()?;
+            Some((route.queue.clone(), key))
+        });
+        let counted = self.count_keys(tx, &keys.collect()).await?;
+        let mut places = Places::new(budget);
+        let mut admitted = Vec::new();
+        for (id, seen, route) in chosen {
+            if admitted.len() == limit {
+                break;
+            }
+            let key = match (seen.has_turn, turned.get(id)) {
+                (true, None) => continue,
+                (_, turned) => turned.and_then(|turned| turned.key.as_ref()),
+            };
+            let free = || {
+                let free = key.and_then(|key| counted.free(&route.queue, key));
+                Ok::<_, Infallible>(free)
+            };
+            let Ok(choice) = places.admit(*id, route, key, free);
+            if choice == Choice::Take {
+                admitted.push((*id, *seen));
+            }
+        }
+        *writes_jobs = true;
+        let (limited, others): (Vec<_>, Vec<_>) = admitted
+            .into_iter()
+            .partition(|(id, _)| places.is_limited(*id));
+        let takes = [(limited, true), (others, false)].into_iter();
+        let takes = takes.filter(|(jobs, _)| !jobs.is_empty());
+        let takes = takes.map(|(jobs, limited)| {
+            let take = pipelines::take(request.node, call, now, limited);
+            doc! { "q": pipelines::takeable(&jobs, now), "u": take, "multi": true, "hint": "_id_" }
+        });
+        let taken = tx.updates(&side.jobs, takes.collect()).await?;
+        let taken = usize::try_from(taken).unwrap_or(limit);
+        let park = places.parked().iter().filter_map(|id| {
+            let turn = fair::parked(turned.get(id)?.run_at);
+            let this = doc! { "_id": row::id(*id) };
+            Some(Statement::new(
+                this,
+                vec![doc! { "$set": { "turn": turn } }],
+            ))
+        });
+        tx.bulk(&side.jobs, park.collect()).await?;
+        let parked = places.parked().len();
+        Ok(Admitted { taken, parked })
+    }
+
+    /// Returns those of the jobs with a turn that can still be claimed. Only these may use a place:
+    /// a job that is parked instead of one that another call has changed would be overlooked.
+    async fn still_in_turn(
+        &self,
+        tx: &mut Tx<'_>,
+        chosen: &[(JobId, Seen, Route)],
+        now: i64,
+    ) -> Inner<HashMap<JobId, InTurn>> {
+        let with_turn = chosen.iter().filter(|(_, seen, _)| seen.has_turn);
+        let with_turn: Vec<_> = with_turn.map(|(id, seen, _)| (*id, *seen)).collect();
+        if with_turn.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let only = row::fields(doc! { "fair_key": 1, "run_at": 1 });
+        let still = pipelines::takeable(&with_turn, now);
+        let mut found = HashMap::with_capacity(with_turn.len());
+        for row in tx.find(&self.main().jobs, still, only).await? {
+            let job = InTurn {
+                // A job that cannot be read is claimed, and then fails.
+                key: row::name(&row, "fair_key").ok().flatten(),
+                run_at: row::int(&row, "run_at").unwrap_or_default(),
+            };
+            found.insert(row::job_id(&row, "_id")?, job);
+        }
+        Ok(found)
     }
 
     async fn budget(&self, on: &mut Tx<'_>, names: &[String]) -> Inner<Budget> {

@@ -16,8 +16,8 @@ use ratchet_core::{ClaimToken, JobAction, JobId, JobState, Name, NodeId, Priorit
 
 use crate::bulk::Statement;
 use crate::clock::Now;
-use crate::fair;
 use crate::row::{id, number};
+use crate::{fair, fair_limits, freed};
 
 /// Longest duration that is added to a time, in milliseconds. It is longer than any realistic
 /// delay, and the sum still fits into 64 bits.
@@ -44,7 +44,7 @@ pub(crate) fn gate(node: NodeId, names: [&str; 3], now: Now) -> Vec<Document> {
     let [nodes, pauses, routes] = names;
     vec![
         doc! { "$limit": 1 },
-        doc! { "$replaceWith": { "now": now.expression() } },
+        doc! { "$replaceWith": { "now": now.expression(), "limits": fair_limits::version() } },
         idle(node, nodes),
         last_route(routes),
         paused(pauses),
@@ -163,17 +163,14 @@ pub(crate) fn candidates(jobs: &str, ranges: &[Range], now: i64) -> Vec<Document
             doc! { "$project": read },
         ]
     };
-    let mut parts = ranges.iter().flat_map(|range| {
+    let parts = ranges.iter().flat_map(|range| {
         let levels = (0..5).rev();
         levels.map(move |priority| match (range.by_turn, &*range.routes) {
             (true, [route]) => fair::turns(*route, priority, range.limit),
             _ => stages(range, priority),
         })
     });
-    let mut pipeline = parts.next().unwrap_or_default();
-    let others = parts.map(|part| doc! { "$unionWith": { "coll": jobs, "pipeline": part } });
-    pipeline.extend(others);
-    pipeline
+    union(jobs, parts)
 }
 
 /// Returns the pipeline that counts the due jobs of these routes, up to `limit`. With a queue, the
@@ -201,15 +198,12 @@ pub(crate) fn count_due(
     ]
 }
 
-/// Returns the pipeline that reads the names of the shared queues that have pending jobs. With the
-/// index `queue`, the server skips from one name to the next: with `$exists` instead of `$gte`, it
-/// would read the documents of all their jobs. [queue.due]
-pub(crate) fn shared_queues() -> Vec<Document> {
-    let shared = doc! { "state": code(JobState::Pending), "queue": { "$gte": "" } };
-    vec![
-        doc! { "$match": shared },
-        doc! { "$group": { "_id": "$queue" } },
-    ]
+/// Returns the pipeline that runs these pipelines one after the other.
+pub(crate) fn union(jobs: &str, mut parts: impl Iterator<Item = Vec<Document>>) -> Vec<Document> {
+    let mut pipeline = parts.next().unwrap_or_default();
+    let others = parts.map(|part| doc! { "$unionWith": { "coll": jobs, "pipeline": part } });
+    pipeline.extend(others);
+    pipeline
 }
 
 /// What a claim has read of a candidate, and checks again when it takes the job.
@@ -225,7 +219,7 @@ impl Seen {
     fn still(self, now: i64) -> Document {
         let mut filter = doc! { "priority": i32::from(self.priority.level()) };
         match self.has_turn {
-            true => filter.insert("turn", fair::any_turn()),
+            true => filter.insert("turn", fair::unparked()),
             false => filter.insert("run_at", doc! { "$lte": now }),
         };
         filter
@@ -262,15 +256,20 @@ pub(crate) fn takeable(chosen: &[(JobId, Seen)], now: i64) -> Document {
 
 /// Returns the update that claims a job for a node. The update stores `call` in the job, and the
 /// claim later finds its jobs by this value. The job keeps its turn until the claim ends, so that
-/// [`untake`] gives it back. [claim.running]
-pub(crate) fn take(node: NodeId, call: ObjectId, now: i64) -> Document {
+/// [`untake`] gives it back. `limited` tells whether the fair key of the job has a limit.
+/// [claim.running]
+pub(crate) fn take(node: NodeId, call: ObjectId, now: i64, limited: bool) -> Document {
+    let mut set = doc! {
+        "state": code(JobState::Running),
+        "node": id(node),
+        "claimed_at": now,
+        "claim": call,
+    };
+    if limited {
+        set.insert(fair_limits::LIMITED, true);
+    }
     doc! {
-        "$set": {
-            "state": code(JobState::Running),
-            "node": id(node),
-            "claimed_at": now,
-            "claim": call,
-        },
+        "$set": set,
         "$inc": { "claim_seq": 1_i64 },
         "$unset": { "last_report": "", "cancel_requested": "" },
     }
@@ -293,26 +292,30 @@ pub(crate) fn still_taken(chosen: &[JobId], call: ObjectId) -> (Document, Docume
 
 /// Returns the pipeline that reads the result of a claim: first the claimed jobs, then whether the
 /// node may still claim, and then the pauses. Because of this order, the pipeline sees every
-/// pause and status change that was complete before the jobs were read. It reads payloads only if
+/// pause and status change that was complete before the jobs were read. The last stage may be
+/// `limits`, which reads whether the limits of fair keys have changed. It reads payloads only if
 /// the request asks for them. [claim.whole] [claim.optimized] [claim.live] [queue.pause]
 pub(crate) fn look_at_taken(
     request: &ClaimRequest,
     chosen: &[JobId],
     call: ObjectId,
     names: [&str; 2],
+    limits: Option<Document>,
 ) -> Vec<Document> {
     let [nodes, pauses] = names;
     let mut hidden = vec!["history", "result", "last_error", "signal"];
     if !request.payloads {
         hidden.extend(["payload", "checkpoint"]);
     }
-    vec![
+    let mut stages = vec![
         doc! { "$match": taken(chosen, call) },
         doc! { "$set": { "kept": { "$size": history() } } },
         doc! { "$unset": hidden },
         idle(request.node, nodes),
         paused(pauses),
-    ]
+    ];
+    stages.extend(limits);
+    stages
 }
 
 /// Returns the filter and the update that undo the claims of a call whose caller has not received
@@ -507,9 +510,9 @@ pub(crate) fn settled_projection(call: ObjectId) -> Document {
 }
 
 /// Returns the stages that move a waiting job to the state `to`, and remove its turn. If `to` is
-/// terminal, they end the job. [act.respond] [fair.act]
+/// terminal, they end the job. [act.respond] [fair.act] [fair.limit.wait]
 pub(crate) fn moved(to: JobState, now: Now) -> Vec<Document> {
-    let set = doc! { "state": code(to) };
+    let set = doc! { "state": code(to), fair_limits::LIMITED: freed::left_by(true) };
     if to.is_terminal() {
         ended(set, to, now)
     } else {
@@ -530,10 +533,16 @@ pub(crate) fn given(action: JobAction, now: Now) -> Vec<Document> {
 }
 
 /// Returns the fields of a stage `$set` that gives a field on which turns depend this value. If the
-/// job had another value, the stage removes its turn. [fair.act]
+/// job had another value, the stage removes its turn. [fair.act] [fair.limit.wait]
 pub(crate) fn moving(field: &str, value: Bson) -> Document {
-    let same = doc! { "$eq": [format!("${field}"), value.clone()] };
-    doc! { field: value, "turn": { "$cond": [same, "$turn", "$$REMOVE"] } }
+    let old = format!("${field}");
+    let same = doc! { "$eq": [&old, value.clone()] };
+    let moves = doc! { "$ne": [&old, value.clone()] };
+    doc! {
+        field: value,
+        "turn": { "$cond": [same, "$turn", "$$REMOVE"] },
+        fair_limits::LIMITED: freed::left_by(moves),
+    }
 }
 
 /// Returns an expression for the time at which the job becomes due.

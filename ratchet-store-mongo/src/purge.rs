@@ -10,6 +10,7 @@ use ratchet_core::time::duration_millis;
 
 use crate::connection::{Rows, Side, Tx};
 use crate::error::{Failure, Result};
+use crate::freed::Freed;
 use crate::pipelines::{self, LONGEST, any_job_id, code};
 use crate::row;
 use crate::store::MongoStore;
@@ -73,7 +74,8 @@ impl MongoStore {
     }
 
     /// Deletes the jobs in `these` that still match the filter `still`, together with their links
-    /// and attempts. Their idempotency keys stay. Returns how many jobs it deleted. [purge.keys]
+    /// and attempts. Their idempotency keys and freed entries stay. Returns how many jobs it
+    /// deleted. [purge.keys]
     /// [delete.job] [link.kept]
     pub(crate) async fn forget(
         &self,
@@ -89,6 +91,7 @@ impl MongoStore {
         if !all && self.has_transactions() {
             return Err(Failure::contention("a concurrent call changed a job"));
         }
+        self.keep_freed(tx, &these.freed).await?;
         if !these.linked.is_empty() {
             let links = doc! { "child": { "$in": pipelines::ids(&these.linked) } };
             tx.delete_many(&side.links, links).await?;
@@ -122,16 +125,25 @@ pub(crate) struct Gone {
     linked: Vec<JobId>,
     /// Jobs that are parents of other jobs.
     parents: Vec<JobId>,
+    /// The freed entries of fair keys that the jobs are.
+    freed: Vec<Freed>,
 }
 
 impl Gone {
     /// Adds a job. `row` is the job's document.
     pub(crate) fn add(&mut self, job: JobId, row: &RawDocument) {
-        self.add_one(job, row::flag(row, "links"), row::flag(row, "children"));
+        let (links, children) = (row::flag(row, "links"), row::flag(row, "children"));
+        self.add_one(job, (links, children), Freed::of(row));
     }
 
-    pub(crate) fn add_one(&mut self, job: JobId, has_links: bool, has_children: bool) {
+    pub(crate) fn add_one(
+        &mut self,
+        job: JobId,
+        (has_links, has_children): (bool, bool),
+        freed: Option<Freed>,
+    ) {
         self.jobs.push(job);
+        self.freed.extend(freed);
         self.linked.extend(has_links.then_some(job));
         self.parents.extend(has_children.then_some(job));
     }

@@ -13,9 +13,13 @@ use ratchet_core::{InvalidInput, JobId, JobState, Name, Result, Route};
 
 use crate::connection::Tx;
 use crate::error::Result as Inner;
-use crate::pipelines;
+use crate::pipelines::{self, code, literal};
 use crate::row;
 use crate::store::MongoStore;
+
+/// Maximum number of queues whose shared routes one command reads. The server limits a pipeline to
+/// 1,000 stages.
+const MOST_QUEUES: usize = 100;
 
 /// Calls that pause or resume are repeated if their reply is lost. The repeated call then returns
 /// `Unchanged`, although the first try changed the pause. In both cases, the queue or kind is in
@@ -102,9 +106,9 @@ impl MongoStore {
         let mut routes: Vec<((i32, Option<Name>), Route)> = Vec::new();
         let mut first = BTreeMap::new();
         if self.routes().has_shared() {
-            for queue in self.shared_queues().await? {
-                let shared = self.routes().shared(&queue).into_iter();
-                routes.extend(shared.map(|(number, route)| ((number, Some(queue.clone())), route)));
+            for (number, queue) in self.shared_routes().await? {
+                let route = self.routes().get(number.into(), Some(queue.as_str()));
+                routes.extend(route.map(|route| ((number, Some(queue)), route)));
             }
             let numbers: Vec<_> = routes.iter().map(|(number, _)| number.clone()).collect();
             first = self.first_due(&numbers, until).await?;
@@ -179,17 +183,25 @@ impl MongoStore {
         Ok(due)
     }
 
-    /// Returns the names of the shared queues that have pending jobs.
-    async fn shared_queues(&self) -> Inner<Vec<Name>> {
+    /// Returns the shared routes that have pending jobs, with the queues of these jobs.
+    async fn shared_routes(&self) -> Inner<Vec<(i32, Name)>> {
         let side = self.main();
-        let concern = ReadConcern::local();
-        let stages = pipelines::shared_queues();
-        let rows = side
-            .plain()
-            .aggregate_by(&side.jobs, stages, concern, Some("queue"))
-            .await?;
-        let names = rows.iter().filter_map(|row| row::name(row, "_id").ok()?);
-        Ok(names.collect())
+        let mut on = side.plain();
+        let queue = |row: &RawDocumentBuf, field| row::name(row, field).ok()?;
+        let stages = shared_queues();
+        let rows = on.aggregate_by(&side.jobs, stages, ReadConcern::local(), Some("queue"));
+        let rows = rows.await?;
+        let queues: Vec<Name> = rows.iter().filter_map(|row| queue(row, "_id")).collect();
+        let mut routes = Vec::new();
+        for queues in queues.chunks(MOST_QUEUES) {
+            let stages = shared_routes(side.jobs.name(), queues);
+            let rows = on.aggregate(&side.jobs, stages, ReadConcern::local());
+            for row in rows.await? {
+                let route = row::count(&row, "route").ok();
+                routes.extend(route.zip(queue(&row, "queue")));
+            }
+        }
+        Ok(routes)
     }
 
     /// Moves pending jobs of paused and marked queues from shared routes to routes of their own.
@@ -208,7 +220,7 @@ impl MongoStore {
         let names: Vec<&str> = queues.iter().map(Name::as_str).collect();
         let shared = self.routes().shared(any).into_iter();
         let shared: Vec<i32> = shared.map(|(number, _)| number).collect();
-        let pending = doc! { "state": pipelines::code(JobState::Pending) };
+        let pending = doc! { "state": code(JobState::Pending) };
         let mut misplaced = pending.clone();
         misplaced.extend(doc! { "queue": { "$in": names }, "route": { "$in": shared } });
         let options = FindOptions::builder()
@@ -252,6 +264,36 @@ impl MongoStore {
         });
         Ok(QueueInfo::collect(&pauses, counts))
     }
+}
+
+/// Returns the pipeline that reads the names of the shared queues that have pending jobs. With the
+/// index `queue`, the server skips from one name to the next: with `$exists` instead of `$gte`, it
+/// would read the documents of all their jobs. [queue.due]
+fn shared_queues() -> Vec<Document> {
+    let shared = doc! { "state": code(JobState::Pending), "queue": { "$gte": "" } };
+    vec![
+        doc! { "$match": shared },
+        doc! { "$group": { "_id": "$queue" } },
+    ]
+}
+
+/// Returns the pipeline that reads the numbers of the shared routes in which each of these queues
+/// has pending jobs. With the index `queue`, the server skips from one route to the next.
+/// [queue.due]
+fn shared_routes(jobs: &str, queues: &[Name]) -> Vec<Document> {
+    let stages = |queue: &Name| {
+        let pending = doc! {
+            "state": code(JobState::Pending),
+            "queue": queue.as_str(),
+            "route": { "$gte": 0 },
+        };
+        vec![
+            doc! { "$match": pending },
+            doc! { "$group": { "_id": "$route" } },
+            doc! { "$project": { "_id": 0, "route": "$_id", "queue": literal(queue.as_str()) } },
+        ]
+    };
+    pipelines::union(jobs, queues.iter().map(stages))
 }
 
 /// Returns the `_id` of a pause.

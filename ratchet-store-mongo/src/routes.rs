@@ -270,6 +270,16 @@ impl Routes {
         self.read(|known| routes.filter(|id| known.entries.is_fair(*id)).collect())
     }
 
+    /// Returns the routes of jobs with a fair key whose queues are `wanted`, with their queues.
+    pub(crate) fn fair_of(&self, wanted: impl Fn(&Name) -> bool) -> Vec<(i32, Name)> {
+        self.read(|known| {
+            let fair = known.entries.routes();
+            let fair =
+                fair.filter(|(id, route)| known.entries.is_fair(*id) && wanted(&route.queue));
+            fair.map(|(id, route)| (id, route.queue.clone())).collect()
+        })
+    }
+
     /// Returns the route of a job with this number, which may name its queue itself.
     pub(crate) fn get(&self, id: i64, queue: Option<&str>) -> Option<Route> {
         let id = i32::try_from(id).ok()?;

@@ -10,9 +10,9 @@ use mongodb::Database;
 use ratchet_core::claiming::Lookahead;
 use ratchet_core::cluster::ClusterCoordinator;
 use ratchet_core::store::{
-    ArchiveStore, CallPolicy, Checked, ContentionBackoff, DiagnosticStore, JobStore, LockStore,
-    LossRepeats, NodeStore, PermitStore, QueueStore, RateStore, RecurringStore, SignalStore, Store,
-    StoreFeature, StoreInfo, TransactionStore, VersionStore, WorkflowStore,
+    ArchiveStore, CallPolicy, Checked, ContentionBackoff, DiagnosticStore, FairStore, JobStore,
+    LockStore, LossRepeats, NodeStore, PermitStore, QueueStore, RateStore, RecurringStore,
+    SignalStore, Store, StoreFeature, StoreInfo, TransactionStore, VersionStore, WorkflowStore,
 };
 use ratchet_core::{Result, StoreErrorKind, time};
 use tokio::sync::{Mutex, MutexGuard};
@@ -65,6 +65,8 @@ struct Inside {
     /// Lock for calls that give turns to jobs with a fair key, so that those of this store do not
     /// conflict with each other.
     gives: Mutex<()>,
+    /// Whether a limit of fair keys was ever set, as far as this store knows.
+    limits: AtomicBool,
 }
 
 /// Properties of the connected server.
@@ -176,6 +178,7 @@ impl MongoStore {
             turn: Mutex::new(()),
             follows: AtomicBool::new(false),
             gives: Mutex::new(()),
+            limits: AtomicBool::new(false),
         })))
     }
 
@@ -217,6 +220,16 @@ impl MongoStore {
     /// guard of the lock.
     pub(crate) async fn giving_turns(&self) -> MutexGuard<'_, ()> {
         self.0.gives.lock().await
+    }
+
+    /// Returns whether this store knows that a limit of fair keys was ever set.
+    pub(crate) fn has_seen_limits(&self) -> bool {
+        self.0.limits.load(Ordering::Relaxed)
+    }
+
+    /// Records that a limit of fair keys was set.
+    pub(crate) fn note_limits(&self) {
+        self.0.limits.store(true, Ordering::Relaxed);
     }
 
     /// Records whether other jobs or batches depended on the ends of most jobs of the last
@@ -480,6 +493,10 @@ impl Store for MongoStore {
 
     fn permits(&self) -> Option<&dyn PermitStore> {
         self.has_transactions().then_some(self as &dyn PermitStore)
+    }
+
+    fn fair(&self) -> Option<&dyn FairStore> {
+        self.has_transactions().then_some(self as &dyn FairStore)
     }
 
     fn rates(&self) -> Option<&dyn RateStore> {

@@ -14,7 +14,12 @@ fn main() -> ExitCode {
     // parent before it stores the child.
     let powers = [
         Power::STORE,
-        &[Power::FairKeys, Power::Transactions, Power::RowLocks],
+        &[
+            Power::FairKeys,
+            Power::FairLimits,
+            Power::Transactions,
+            Power::RowLocks,
+        ],
     ]
     .concat();
     let suite = Suite::new("mongodb", &powers).histories(10);

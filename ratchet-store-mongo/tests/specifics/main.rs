@@ -7,6 +7,7 @@ mod claims;
 mod collections;
 mod connect;
 mod fair;
+mod fair_limits;
 mod faults;
 mod guards;
 mod jobs;
@@ -49,6 +50,13 @@ const TESTS: &[(&str, DatabaseTest<Space>)] = database_tests! {
     fair: calls_at_once_give_no_key_the_same_turn a_transaction_of_the_application_locks_no_level
         locked_sleepers_keep_no_other_job_waiting calls_read_few_of_many_turns
         a_job_that_a_pause_took_back_keeps_its_turn;
+    fair_limits: a_job_that_is_removed_leaves_its_freed_entry
+        without_limits_nothing_is_kept_of_removed_jobs
+        a_claim_gives_back_what_a_new_limit_may_meet
+        a_job_that_was_cancelled_meanwhile_uses_no_place
+        a_new_limit_meets_those_that_it_replaces
+        locked_parked_jobs_keep_no_other_key_waiting
+        a_claim_with_limits_reads_few_of_many_jobs;
     faults: a_lost_connection_is_repeated_and_leaves_one_job an_election_is_waited_for
         an_unheard_commit_is_committed_once a_claim_whose_answer_is_lost_is_not_made_again
         a_killed_operation_is_a_timeout a_killed_cursor_is_opened_again

@@ -52,7 +52,7 @@ pub(crate) async fn profile_of(
     all
 }
 
-fn number(row: &Document, field: &str) -> i64 {
+pub(crate) fn number(row: &Document, field: &str) -> i64 {
     match row.get(field) {
         Some(Bson::Int32(number)) => (*number).into(),
         Some(Bson::Int64(number)) => *number,
@@ -142,7 +142,15 @@ pub(crate) async fn calls_on_shared_queues_read_an_index(space: Arc<Space>) {
         assert_eq!(store.separate_queues(10).await.unwrap(), 10);
     })
     .await;
+    let kinds = (0..60).map(|n| NewJob::new(&format!("k{n}"), &()).queue(&format!("of{n}")));
+    store.enqueue(&kinds.collect::<Vec<_>>()).await.unwrap();
+    let due = profile(&own, async {
+        assert_eq!(store.due_routes(Duration::ZERO).await.unwrap().len(), 80);
+    })
+    .await;
     own.database.drop().await.unwrap();
+    // Each of the 61 kinds is in few of the 80 queues.
+    assert!(due.len() <= 8, "{} commands", due.len());
     for row in rows {
         assert!(number(&row, "docsExamined") <= 30, "{row:#?}");
         assert!(number(&row, "keysExamined") <= 400, "{row:#?}");
