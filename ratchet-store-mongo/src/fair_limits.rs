@@ -21,7 +21,7 @@
 //! | a claim takes and parks jobs of keys with limits | writes | reads | |
 //! | a claim reads freed entries and gives turns | writes | writes | |
 //! | an enqueue or a claim gives turns to due jobs | | writes | |
-//! | a limit changes | writes | reads | writes |
+//! | a limit changes | writes | writes | writes |
 //!
 //! A transaction that uses the limits of a key writes to all of them, whichever applies: that of
 //! the key, of the queue, and of the patterns. A call that changes a limit writes to those that it
@@ -261,6 +261,9 @@ impl MongoStore {
         let routes = self.fair_routes(tx, doc! {}).await?;
         let routes = routes.iter().filter(|(_, queue)| scope.has_queue(queue));
         let routes: Vec<i32> = routes.map(|(route, _)| *route).collect();
+        // An enqueue may be about to park a job behind one that is no longer parked.
+        self.lock_routes(tx, doc! { "_id": { "$in": &routes } })
+            .await?;
         let mut parked = doc! {
             "state": code(JobState::Pending),
             "route": { "$in": routes },
