@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["06ca43e260b2e999c47903f19342d29dd8e6a518422c6fa3640da782b386acbe"];
+        &["8e71c1c60b1fa1459b46c3ab199f86f2b2262109f458f4de6a7aff1a0c020680"];
 
     #[test]
     fn versions_have_no_gaps() {
