@@ -217,8 +217,21 @@ impl Level {
     /// Returns the turn of the next job of a key.
     pub fn give(&mut self, key: &str, cost: u32) -> i64 {
         let last = self.last.get(key).copied();
-        let turn = turn(self.first, last, cost, self.now);
-        self.first = Some(self.first.map_or(turn, |first| first.min(turn)));
+        self.given(key, turn(self.first, last, cost, self.now), cost)
+    }
+
+    /// Returns the turn of the next job of a key, which has become due at `run_at`. If jobs of the
+    /// key are parked, and one of them is its last pending job, the job is parked too.
+    pub fn give_due(&mut self, key: &str, cost: u32, run_at: i64) -> i64 {
+        let last = self.last.get(key).copied();
+        let turn = turn_or_parked(self.first, last, cost, self.now, run_at);
+        self.given(key, turn, cost)
+    }
+
+    fn given(&mut self, key: &str, turn: i64, cost: u32) -> i64 {
+        if !is_parked(turn) {
+            self.first = Some(self.first.map_or(turn, |first| first.min(turn)));
+        }
         self.last(key, Last { turn, cost });
         turn
     }
@@ -320,6 +333,23 @@ mod tests {
         assert_eq!([parked_at(5), parked_at(7)], [parked(5), parked(7)]);
         assert_eq!(turn_or_parked(Some(1), last(3), 10, 9, 5), 13);
         assert_eq!(turn_or_parked(Some(1), None, 10, 9, 5), 10);
+    }
+
+    #[test]
+    fn a_level_parks_the_due_jobs_of_a_key_that_has_parked_ones() {
+        let mut level = Level::new(Some(1_000), 9);
+        let last = Last {
+            turn: parked(5),
+            cost: 1_000,
+        };
+        level.last("a", last);
+        assert_eq!(level.give_due("a", 1_000, 7), parked(7));
+        assert_eq!(level.give_due("b", 1_000, 7), 1_999);
+        assert_eq!(level.give_due("b", 1_000, 7), 2_999);
+        let mut level = Level::new(None, 9);
+        level.last("a", last);
+        assert_eq!(level.give_due("a", 1_000, 7), parked(7));
+        assert_eq!(level.give("b", 1), 9_000_000, "no parked job is the first");
     }
 
     #[test]
