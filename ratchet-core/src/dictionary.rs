@@ -253,6 +253,12 @@ impl<I: Copy + Ord + Hash> Dictionary<I> {
         self.routes.iter().map(|(id, route)| (*id, route))
     }
 
+    /// Returns the routes of jobs with a fair key, in the order of their ids.
+    pub fn fair_routes(&self) -> impl Iterator<Item = (I, &Route)> {
+        let route = |id| self.routes.get(id).map(|route| (*id, route));
+        self.fair.iter().filter_map(route)
+    }
+
     /// Returns the shared routes, in the order of their ids.
     pub fn shared(&self) -> impl Iterator<Item = (I, &SharedRoute)> {
         self.shared.iter().map(|(id, shared)| (*id, shared))

@@ -32,29 +32,65 @@
 //! As with permits, running jobs are counted, and nothing else is. A claim that meets a job of a
 //! key without a free place *parks* the job: it moves the job behind all turns, with a turn from
 //! [`FIRST_PARKED`] on. So the job is in no claim's way, and the stores need no index of parked
-//! jobs. These events end the wait:
+//! jobs. A job that becomes due while jobs of its key are parked in its level is parked at once
+//! ([`turn_or_parked`]). So it does not go ahead of them. A write that takes the turn of a parked
+//! job away lets it fall asleep, as it does with other jobs.
 //!
-//! - A job of the key stops running, or a job of the key that has a turn stops to be pending or
-//!   changes its level or its due time. Then each level of the queue gives new turns to
-//!   the first parked jobs of the key, until as many jobs with turns as free places exist
+//! Parked jobs get turns again in two steps. Neither needs a lock of other jobs, so settlements of
+//! one key do not wait for each other.
+//!
+//! **1. An event stores a freed entry**, which is a queue and a key, in the write of the event:
+//!
+//! - a. The claim of a job of the key ends: by a settlement, by a reclaim, or because the claimed
+//!   job cannot be read.
+//! - b. A pending job of the key that has a turn, and is not parked, stops to be pending or loses
+//!   its turn: by an action, by a new job with its unique key, because it expires, or because it
+//!   cannot be read. It may be the job for which a place was free. A claim is no such event,
+//!   whether it takes the job or parks it.
+//! - c. A limit is set or removed. This stores an entry for each key of its scope that has parked
+//!   jobs.
+//!
+//! Without any limit, a and b need no entry: either no job is parked, or c has stored an entry that
+//! is still there. Entries need not be unique. A store with several writers stores them blindly: if
+//! it stored none because one is there, a claim could delete that one before the event commits. An
+//! entry of a key without parked jobs does nothing, so a store with a single writer omits it.
+//!
+//! **2. A claim begins with the freed entries**, before it wakes sleepers:
+//!
+//! - It takes the oldest [`FREED_BY_A_CLAIM`] entries of the queues that its request selects, if
+//!   the queue is not paused. Kinds, capabilities, permits and paused kinds do not matter, so all
+//!   stores wake the same jobs. A claim of a node that is not active takes none.
+//! - It deletes these entries, and then reads limits and running jobs.
+//! - It goes through their keys in the order of queue and key, by bytes. In each level of the queue
+//!   that has parked jobs of the key, the first parked jobs, by due time and id, get new turns by
+//!   the rule of [`turn`], until as many jobs of the key have turns as places are free
 //!   ([`places_for`]). So parked jobs of all priorities and kinds compete for a place, in claim
 //!   order.
-//! - A limit is set or removed. Then all parked jobs to which its scope applies fall asleep.
-//! - The job itself is changed in a way that takes its turn away. Then it falls asleep.
+//! - Each level gets at most [`share`] turns. `share` has the number of all levels with parked jobs
+//!   of all these keys. If a level of a key needs more, the claim stores a new entry for the key,
+//!   which is behind all others.
 //!
-//! So after each call, in each level with parked jobs of a key, there are at least as many jobs of
-//! the key with turns as the key has free places. A job that becomes due while jobs of its key are
-//! parked in its level is parked at once ([`turn_or_parked`]). So it does not go ahead of them.
+//! Then the claim wakes sleepers, and takes jobs as [`Places::admit`] decides. There is no other
+//! pass.
+//!
+//! So after each call, for each key and each level with parked jobs of it: the key has a freed
+//! entry, or at least as many jobs of the key have turns in the level as the key has free places.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::id::JobId;
 use crate::name::Name;
+use crate::permit::Budget;
 use crate::priority::Choice;
+use crate::route::Route;
 
 /// The number of sleeping jobs to which one claim gives turns, the longest due first, whatever
-/// their keys. So the cost of a claim does not depend on how many jobs become due at once.
+/// their keys. So the cost of a claim does not depend on how many jobs become due at once. A claim
+/// also gives turns to about as many parked jobs: see [`share`].
 pub const WOKEN_BY_A_CLAIM: usize = 1_000;
+
+/// The number of freed entries that one claim takes.
+pub const FREED_BY_A_CLAIM: usize = 1_000;
 
 /// The number of jobs that one claim parks.
 pub const PARKED_BY_A_CLAIM: usize = 1_000;
@@ -75,17 +111,29 @@ pub const fn is_parked(turn: i64) -> bool {
     turn >= FIRST_PARKED
 }
 
-/// Returns how many parked jobs of a key get turns in a level. `max` is the limit of the key,
+/// Returns how many parked jobs of a key may get turns in a level. `max` is the limit of the key,
 /// `running` the number of its running jobs in the queue, and `ahead` the number of its pending
-/// jobs in the level that have turns and are not parked.
+/// jobs in the level that have turns and are not parked. Without a limit, all may.
 #[must_use]
-pub fn places_for(max: u32, running: u64, ahead: u64) -> u64 {
-    u64::from(max).saturating_sub(running).saturating_sub(ahead)
+pub fn places_for(max: Option<u32>, running: u64, ahead: u64) -> u64 {
+    max.map_or(u64::MAX, |max| {
+        u64::from(max).saturating_sub(running).saturating_sub(ahead)
+    })
 }
 
-/// The places that one claim uses of the keys that have a limit, and the jobs that it parks.
-#[derive(Debug, Default)]
+/// Returns how many parked jobs of each level one claim wakes at most. `levels` is the number of
+/// levels with parked jobs, added up over the keys whose freed entries the claim took. So a key
+/// with many parked jobs keeps no other key waiting.
+#[must_use]
+pub fn share(levels: usize) -> u64 {
+    (WOKEN_BY_A_CLAIM / levels.max(1)).max(1) as u64
+}
+
+/// Decides which jobs one claim takes: it gives out the free permits, and the free places of the
+/// keys that have a limit.
+#[derive(Debug)]
 pub struct Places {
+    budget: Budget,
     /// The free places of each queue and key. `None` if the key has no limit.
     free: HashMap<(Name, Name), Option<u64>>,
     /// The jobs that the claim takes and whose keys have limits.
@@ -94,13 +142,45 @@ pub struct Places {
 }
 
 impl Places {
-    /// Decides what the claim does with the next job of a key in a queue. The function `free`
-    /// returns how many more jobs of the key may run; `None` if the key has no limit. It is called
-    /// once for each queue and key.
+    /// Creates the places of a claim that has these free permits.
+    #[must_use]
+    pub fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            free: HashMap::new(),
+            limited: HashSet::new(),
+            parked: Vec::new(),
+        }
+    }
+
+    /// Decides what the claim does with the next job of a route, in claim order. `key` is the fair
+    /// key of the job; it is not needed if there are no limits. The function `free` returns how
+    /// many more jobs of the key may run in the queue: [`places_for`] with no job ahead, and `None`
+    /// if the key has no limit. It is called once for each queue and key.
     ///
     /// # Errors
     /// The error of `free`.
     pub fn admit<E>(
+        &mut self,
+        job: JobId,
+        route: &Route,
+        key: Option<&Name>,
+        free: impl FnOnce() -> Result<Option<u64>, E>,
+    ) -> Result<Choice, E> {
+        if self.budget.rest(route) == Some(0) {
+            return Ok(Choice::End);
+        }
+        let choice = match key {
+            None => Choice::Take,
+            Some(key) => self.place(job, (&route.queue, key), free)?,
+        };
+        if choice == Choice::Take {
+            self.budget.take(route);
+        }
+        Ok(choice)
+    }
+
+    fn place<E>(
         &mut self,
         job: JobId,
         (queue, key): (&Name, &Name),
@@ -124,6 +204,11 @@ impl Places {
             }
             None => Choice::Take,
         })
+    }
+
+    /// Returns the free permits that are left.
+    pub const fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
     }
 
     /// Returns the jobs that the claim parks.
@@ -244,7 +329,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::FairKey;
+    use crate::model::{FairKey, PermitInfo};
 
     /// A level with its pending jobs, as a store keeps it.
     #[derive(Default)]
@@ -288,18 +373,17 @@ mod tests {
 
     #[test]
     fn a_claim_parks_a_limited_number_of_jobs() {
-        let (queue, key) = (
-            Name::new("queue", "q").unwrap(),
-            Name::new("key", "k").unwrap(),
-        );
-        let mut places = Places::default();
+        let route = Route::from_texts("q", "kind", "", "").unwrap();
+        let key = Name::new("key", "k").unwrap();
+        let mut places = Places::new(Budget::default());
         let mut asked = 0;
         let mut admit = |places: &mut Places| {
             let free = || {
                 asked += 1;
                 Ok::<_, std::convert::Infallible>(Some(2))
             };
-            places.admit(JobId::new(), (&queue, &key), free).unwrap()
+            let admitted = places.admit(JobId::new(), &route, Some(&key), free);
+            admitted.unwrap()
         };
         assert_eq!([admit(&mut places), admit(&mut places)], [Choice::Take; 2]);
         for _ in 0..PARKED_BY_A_CLAIM {
@@ -353,17 +437,49 @@ mod tests {
     }
 
     #[test]
+    fn a_job_takes_a_permit_and_a_place_or_neither() {
+        let info = |max| PermitInfo::new(Name::new("permit", "api").unwrap(), max, 0);
+        let route = Route::from_texts("q", "kind", "", "api").unwrap();
+        let [a, b] = ["a", "b"].map(|key| Name::new("key", key).unwrap());
+        let mut places = Places::new(Budget::new([info(2)]));
+        let mut admit = |key| {
+            let free = || Ok::<_, std::convert::Infallible>(Some(1));
+            places.admit(JobId::new(), &route, key, free).unwrap()
+        };
+        assert_eq!(admit(Some(&a)), Choice::Take);
+        assert_eq!(
+            admit(Some(&a)),
+            Choice::Skip,
+            "no place, and the permit is left"
+        );
+        assert_eq!(admit(Some(&b)), Choice::Take);
+        assert_eq!([admit(Some(&b)), admit(None)], [Choice::End; 2]);
+        assert_eq!(
+            places.parked().len(),
+            1,
+            "a job without a permit is not parked"
+        );
+    }
+
+    #[test]
     fn a_level_wakes_as_many_jobs_as_places_are_free() {
         for (max, running, ahead, woken) in [
-            (3, 1, 0, 2),
-            (3, 1, 1, 1),
-            (3, 3, 0, 0),
-            (3, 1, 5, 0),
-            (1, 4, 0, 0),
-            (0, 0, 0, 0),
+            (Some(3), 1, 0, 2),
+            (Some(3), 1, 1, 1),
+            (Some(3), 3, 0, 0),
+            (Some(3), 1, 5, 0),
+            (Some(1), 4, 0, 0),
+            (Some(0), 0, 0, 0),
+            (None, 7, 7, u64::MAX),
         ] {
             assert_eq!(places_for(max, running, ahead), woken);
         }
+    }
+
+    #[test]
+    fn each_level_wakes_its_share() {
+        let shares = [0, 1, 2, 3, 1_000, 5_000].map(share);
+        assert_eq!(shares, [1_000, 1_000, 500, 333, 1, 1]);
     }
 
     #[test]

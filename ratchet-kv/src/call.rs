@@ -17,7 +17,7 @@ use crate::store::number_of;
 /// The format of the keys, the indexes and the rows. A version of this crate must raise the number
 /// if older programs could misread its data, or lose a part of the data when they change a row. On
 /// data of the new format, calls of older programs then fail.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// The number of entries that a scan reads at once.
 const PAGE: usize = 256;
 
@@ -36,11 +36,11 @@ pub(crate) struct Call<T> {
     ended_damaged: BTreeSet<JobId>,
     /// The batches that were closed in this call, and those that got a new child.
     changed: BTreeSet<BatchId>,
-    /// The queues and fair keys that may have free places for parked jobs since this call began.
+    /// The queues and fair keys whose places this call may have freed.
     pub(crate) freed: BTreeSet<(Name, Name)>,
-    /// The queues of jobs that ended or were removed and whose fair keys cannot be read; `*` for
-    /// all queues.
-    pub(crate) unclear_queues: BTreeSet<Name>,
+    /// Whether a job ended or was removed of which neither the keys in the indexes nor the fair key
+    /// can be read.
+    pub(crate) freed_unknown: bool,
 }
 
 impl<T: Transaction> Call<T> {
@@ -55,7 +55,7 @@ impl<T: Transaction> Call<T> {
             ended_damaged: BTreeSet::new(),
             changed: BTreeSet::new(),
             freed: BTreeSet::new(),
-            unclear_queues: BTreeSet::new(),
+            freed_unknown: false,
         };
         call.format = call.stored_format().await?;
         Ok(call)
@@ -91,11 +91,7 @@ impl<T: Transaction> Call<T> {
     /// Updates what depends on the jobs that ended in this call, and commits the transaction.
     pub(crate) async fn commit(mut self) -> Result<()> {
         self.follow_ends().await?;
-        // A damaged job that was to get a place ends instead, so others may wait for its end.
-        while !self.freed.is_empty() || !self.unclear_queues.is_empty() {
-            self.fill_places().await?;
-            self.follow_ends().await?;
-        }
+        self.store_freed().await?;
         if self.format < FORMAT {
             self.put(Key::new(Table::Format), FORMAT.to_string())
                 .await?;
@@ -267,9 +263,6 @@ impl<T: Transaction> Call<T> {
         found: Found,
         change: impl FnOnce(&mut StoredJob, Option<&InvalidInput>) -> R + Send,
     ) -> Result<R> {
-        if let Some((queue, key)) = found.job.place() {
-            self.freed.insert((queue.clone(), key.clone()));
-        }
         let mut job = found.job.clone();
         let changed = change(&mut job, found.problem.as_ref());
         let mut keys = None;
@@ -288,13 +281,15 @@ impl<T: Transaction> Call<T> {
                 None => &mut self.ended,
                 Some(_) => {
                     // The fair key or the turn may be what cannot be read.
-                    let queue = job.record.spec.route.queue.clone();
-                    self.unclear_queues.insert(queue);
+                    self.note_places(&found.keys);
                     &mut self.ended_damaged
                 }
             };
             ended.insert(job.record.id);
             job.lane_seq = None;
+        }
+        if let Some((queue, key)) = job.freed(found.job.has_place()) {
+            self.freed.insert((queue.clone(), key.clone()));
         }
         if job != found.job {
             let keys = keys.unwrap_or_else(|| keys::entries(&job));
@@ -372,15 +367,17 @@ impl<T: Transaction> Call<T> {
             return Ok(false);
         };
         let keys = Row::split(&value).keys;
-        let mut queues: BTreeSet<Name> =
-            keys.iter().filter_map(|key| keys::queue_of(key)).collect();
-        if queues.is_empty() {
-            // Without the list of its keys, the job may be of any queue.
-            queues.extend(Name::new("queue", "*"));
-        }
-        self.unclear_queues.append(&mut queues);
+        self.note_places(&keys);
         self.remove_entries(keys.iter()).await?;
         Ok(true)
+    }
+
+    /// Notes the place of a damaged job, from its keys in the indexes.
+    fn note_places(&mut self, keys: &BTreeSet<Vec<u8>>) {
+        self.freed
+            .extend(keys.iter().filter_map(|key| keys::place_of(key)));
+        // Without the list of its keys, the job may have had any place.
+        self.freed_unknown |= keys.is_empty();
     }
 
     /// Deletes a job and its history.

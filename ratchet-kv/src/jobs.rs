@@ -13,7 +13,7 @@ use ratchet_core::model::{
     Settlement, StoredJob,
 };
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::{Choice, merge_decided};
+use ratchet_core::priority::merge_decided;
 use ratchet_core::state::{JobAction, JobState};
 use ratchet_core::store::JobStore;
 use ratchet_core::time::duration_millis;
@@ -218,6 +218,7 @@ impl<T: Transaction> Call<T> {
         }
         let pauses = self.pauses().await?;
         let mut routes = self.routes().await?;
+        self.wake_parked(request, &pauses, &routes).await?;
         routes.retain(|(route, _)| !pauses.cover(route) && route.matches(request));
         self.wake(&routes).await?;
         let (mut claimed, mut damaged) = (Vec::new(), 0);
@@ -244,10 +245,10 @@ impl<T: Transaction> Call<T> {
         limit: usize,
         routes: &[(Route, Table)],
     ) -> Result<(Vec<ClaimedJob>, usize)> {
-        let mut budget = Budget::new(self.held_permits().await?);
+        let budget = Budget::new(self.held_permits().await?);
         let mut streams = Vec::new();
         let is_fair = |(_, table): &(Route, Table)| matches!(table, Table::PendingFair);
-        let limited = match routes.iter().any(is_fair) {
+        let mut limited = match routes.iter().any(is_fair) {
             true => self.limited().await?,
             false => None,
         };
@@ -255,7 +256,7 @@ impl<T: Transaction> Call<T> {
         let mut fair_keys = HashMap::new();
         for (route, table) in routes {
             for priority in Priority::ALL {
-                let due = match (table, &limited) {
+                let due = match (table, &mut limited) {
                     (Table::PendingFair, Some(limited)) => {
                         let turns = self.limited_turns(limited, route, priority, limit).await?;
                         let key_of = |entry: &Vec<u8>| {
@@ -280,23 +281,15 @@ impl<T: Transaction> Call<T> {
                 due.iter().filter_map(job).map(Ok::<_, Infallible>),
             )
         });
-        let mut places = Places::default();
+        let mut places = Places::new(budget);
         let decide = |stream: usize, id: JobId| {
             let route = streams[stream].0;
-            if budget.rest(route) == Some(0) {
-                return Ok(Choice::End);
-            }
-            let admission = match (&limited, fair_keys.get(&id)) {
-                (Some(limited), Some(key)) => {
-                    let free = || Ok::<_, Infallible>(limited.free(&route.queue, key));
-                    places.admit(id, (&route.queue, key), free)?
-                }
-                _ => Choice::Take,
-            };
-            if admission == Choice::Take {
-                budget.take(route);
-            }
-            Ok(admission)
+            let key = fair_keys.get(&id);
+            places.admit(id, route, key, || {
+                let limited = limited.as_ref().zip(key);
+                let free = limited.and_then(|(limited, key)| limited.free(&route.queue, key));
+                Ok::<_, Infallible>(free)
+            })
         };
         let Ok(chosen) = merge_decided(merged, request.aging, self.now, limit, decide);
         for id in places.parked() {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use ratchet_core::fair::is_parked;
 use ratchet_core::model::{Parent, StoredJob};
 use ratchet_core::state::JobState;
 use ratchet_core::time::to_millis;
@@ -47,9 +48,15 @@ pub(crate) enum Table {
     Format = 13,
     /// Name → an empty value: the recurring definition cannot be read, and a claim reported this.
     Unreadable = 14,
-    /// Queue or pattern, fair key or nothing → `FairLimit`.
+    /// Queue, fair key or nothing → `FairLimit`.
     FairLimit = 15,
-    /// Route, priority, fair key, turn, cost, job: the pending jobs that have a turn.
+    /// Pattern of queues, nothing → `FairLimit`. The number comes directly after that of
+    /// `FairLimit`, so one read finds out whether there is any limit.
+    FairPattern = 16,
+    /// Queue, time, fair key: the freed entries (see `ratchet_core::fair`), the oldest first.
+    Freed = 17,
+    /// Route, priority, fair key, turn, cost, job: the pending jobs that have a turn. The cost of a
+    /// parked job is 0, so parked jobs with the same turn come in the order of their ids.
     KeyTurn = 28,
     /// Route, priority, turn, fair key, due time, job: the same jobs in claim order. Two jobs of a
     /// key never have the same turn, so the due time does not change the order. Parked jobs come
@@ -86,6 +93,8 @@ pub(crate) enum Table {
     KeyExpiry = 43,
     /// Time, job: the waiting jobs that expire.
     Expiry = 44,
+    /// Queue, fair key, job: the running jobs with a fair key.
+    Place = 45,
 }
 
 /// A key, or the beginning of one.
@@ -272,13 +281,31 @@ pub(crate) fn runner_of(key: &[u8]) -> Option<NodeId> {
     is_running.then(|| Parts::of(key).node()).flatten()
 }
 
-/// Returns the queue of a job from its key in the index of queues and states. `None` if the key
-/// belongs to another index.
-pub(crate) fn queue_of(key: &[u8]) -> Option<Name> {
-    if key.first() != Some(&(Table::State as u8)) {
-        return None;
-    }
-    Name::new("queue", Parts::of(key).name()?).ok()
+/// Returns the bytes with which the keys of the running jobs of a fair key begin.
+pub(crate) fn place(queue: &Name, key: &Name) -> Key {
+    Key::new(Table::Place)
+        .name(queue.as_str())
+        .name(key.as_str())
+}
+
+/// Returns queue and fair key of a job that runs or has a turn and is not parked, from its key in
+/// the index of running jobs or of turns. `None` if the key belongs to another index.
+pub(crate) fn place_of(key: &[u8]) -> Option<(Name, Name)> {
+    let mut parts = Parts::of(key);
+    let (queue, key) = match *key.first()? {
+        table if table == Table::Place as u8 => (parts.name()?, parts.name()?),
+        table if table == Table::Turn as u8 => {
+            let queue = parts.clone().name()?;
+            parts.route()?;
+            parts.byte()?;
+            parts.number().filter(|turn| !is_parked(*turn))?;
+            (queue, parts.name()?)
+        }
+        _ => return None,
+    };
+    Name::new("queue", queue)
+        .ok()
+        .zip(Name::new("fair_key", key).ok())
 }
 
 /// Returns the bytes with which the keys of a route and priority begin in an index of pending jobs.
@@ -308,7 +335,11 @@ pub(crate) fn entries(stored: &StoredJob) -> BTreeSet<Vec<u8>> {
             keys.push(at(table).number(run_at));
             match (&spec.fair_key, stored.turn) {
                 (Some(key), Some(turn)) => {
-                    let (name, cost) = (key.name(), key.cost());
+                    let name = key.name();
+                    let cost = match is_parked(turn) {
+                        true => 0,
+                        false => key.cost(),
+                    };
                     let turns = at(Table::Turn).number(turn);
                     keys.push(turns.name(name.as_str()).number(run_at));
                     let of_key = turns_of(route, spec.priority, name);
@@ -324,6 +355,8 @@ pub(crate) fn entries(stored: &StoredJob) -> BTreeSet<Vec<u8>> {
             keys.push(Key::new(Table::Running).node(job.node));
             let resource = route.permit.as_ref();
             keys.extend(resource.map(|name| Key::new(Table::Holding).name(name.as_str())));
+            let fair_key = stored.fair_key();
+            keys.extend(fair_key.map(|key| place(&route.queue, key)));
         }
         JobState::Blocked | JobState::Paused => {}
         JobState::Succeeded | JobState::Failed | JobState::Cancelled => {

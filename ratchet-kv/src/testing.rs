@@ -3,17 +3,19 @@
 //! The layout of the keys is private. A fixture can use these functions to implement the traits
 //! `Vandal` and `Residue` of the suite.
 
+use ratchet_core::model::FairScope;
 use ratchet_core::store::StoredLock;
 use ratchet_core::{JobId, Name, Result, StoreError, StoreErrorKind};
 use serde_json::{Map, Value, json};
 
 use crate::call::Row;
 use crate::engine::Engine;
+use crate::fair_limits::limit_key;
 use crate::keys::{Key, Table};
 use crate::store::KvStore;
 
 /// The tables in which each row belongs to one job.
-const OF_JOBS: [Table; 18] = [
+const OF_JOBS: [Table; 19] = [
     Table::Job,
     Table::History,
     Table::KeyTurn,
@@ -22,6 +24,7 @@ const OF_JOBS: [Table; 18] = [
     Table::PendingFair,
     Table::Pending,
     Table::Running,
+    Table::Place,
     Table::Holding,
     Table::Ended,
     Table::Unique,
@@ -67,6 +70,14 @@ pub async fn hide_job<E: Engine>(store: &KvStore<E>, job: JobId) -> Result<()> {
 pub async fn spoil_recurring<E: Engine>(store: &KvStore<E>, name: &Name) -> Result<()> {
     let key = Key::new(Table::Recurring).name(name.as_str());
     spoil(store, key, "definition").await
+}
+
+/// Makes a limit of fair keys unreadable.
+///
+/// # Errors
+/// A failure of the engine, or `Corrupt` if there is no such limit.
+pub async fn spoil_fair_limit<E: Engine>(store: &KvStore<E>, scope: &FairScope) -> Result<()> {
+    spoil(store, limit_key(scope), "max").await
 }
 
 /// Makes the owner of a lock unreadable. Also adds a lock with an invalid name, which is `name`

@@ -8,11 +8,12 @@ use std::time::Duration;
 use ratchet_conformance::kit::heartbeat;
 use ratchet_core::memory::ManualClock;
 use ratchet_core::model::{
-    ClaimRequest, Condition, Detail, Enqueued, Fenced, JobSelector, NodeStatus, Outcome,
+    ClaimRequest, Condition, Detail, Enqueued, FairScope, Fenced, JobSelector, NodeStatus, Outcome,
     ReclaimRequest, Report, ReportKind, Reported, Settlement, StoredJob,
 };
 use ratchet_core::store::{
-    Acquired, Checked, IfKnown, JobStore, LockStore, NodeStore, PermitStore, QueueStore,
+    Acquired, Changed, Checked, FairStore, IfKnown, JobStore, LockStore, NodeStore, PermitStore,
+    QueueStore,
 };
 use ratchet_core::{
     ClaimToken, JobAction, JobId, JobState, Name, NewJob, NodeId, StoreErrorKind, time,
@@ -123,8 +124,8 @@ async fn a_damaged_job_leaves_nothing_behind_whatever_the_field() {
         let held = store.permits().await.unwrap();
         assert_eq!(held[0].held, 1, "{field}");
         // Only the running job is left: its row, and its entries in the indexes of running jobs, of
-        // permits, of its lane, and of all jobs.
-        assert_eq!(testing::rows_of_jobs(&store).await.unwrap(), 5, "{field}");
+        // those of its fair key, of permits, of its lane, and of all jobs.
+        assert_eq!(testing::rows_of_jobs(&store).await.unwrap(), 6, "{field}");
     }
 }
 
@@ -359,7 +360,7 @@ async fn a_running_job_of_which_nothing_can_be_read_gives_up_what_it_holds() {
 }
 
 #[tokio::test]
-async fn the_version_of_the_documents_is_that_of_the_format() {
+async fn the_version_of_the_documents_belongs_to_the_format() {
     // If this fails, raise `FORMAT` too. Otherwise programs with the old version would take the new
     // documents for damaged jobs.
     let document = StoredJob::enqueued(&NewJob::new("mail", &1), 0).encode();
@@ -368,7 +369,7 @@ async fn the_version_of_the_documents_is_that_of_the_format() {
     store.enqueue(&[NewJob::new("mail", &1)]).await.unwrap();
     let mut transaction = store.engine().begin(Access::Read).await.unwrap();
     let format = transaction.get(&[13]).await.unwrap().unwrap();
-    assert_eq!((document["v"].as_u64(), &*format), (Some(1), &b"1"[..]));
+    assert_eq!((document["v"].as_u64(), &*format), (Some(1), &b"2"[..]));
 }
 
 #[tokio::test]
@@ -396,16 +397,35 @@ async fn a_lock_that_cannot_be_read_may_be_held() {
 }
 
 #[tokio::test]
+async fn a_limit_that_cannot_be_read_can_be_replaced_and_removed() {
+    let store = store();
+    for queues in ["mail", "mail*"] {
+        let scope = FairScope::queues(queues).unwrap();
+        for next in [Some(2), None] {
+            store.set_fair_limit(&scope, Some(1)).await.unwrap();
+            testing::spoil_fair_limit(&store, &scope).await.unwrap();
+            assert_eq!(store.fair_limits().await.unwrap(), []);
+            let changed = store.set_fair_limit(&scope, next).await.unwrap();
+            assert_eq!(changed, Changed::Changed, "{queues}");
+            let left = store.fair_limits().await.unwrap();
+            assert_eq!(left.first().map(|limit| limit.max), next, "{queues}");
+            let repeated = store.set_fair_limit(&scope, next).await.unwrap();
+            assert_eq!(repeated, Changed::Unchanged, "{queues}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn data_of_a_newer_format_is_refused() {
     let store = store();
     store.enqueue(&[NewJob::new("mail", &1)]).await.unwrap();
     // The key of the format is one byte: the number of its table, 13.
     let mut transaction = store.engine().begin(Access::Write).await.unwrap();
-    assert_eq!(transaction.get(&[13]).await.unwrap(), Some(b"1".to_vec()));
-    transaction.put(vec![13], b"2".to_vec()).await.unwrap();
+    assert_eq!(transaction.get(&[13]).await.unwrap(), Some(b"2".to_vec()));
+    transaction.put(vec![13], b"3".to_vec()).await.unwrap();
     transaction.commit().await.unwrap();
     let request = ClaimRequest::new(NodeId::new(), 1);
     let refused = store.claim_next_batch(&request).await.unwrap_err();
     assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
-    assert!(refused.to_string().contains("format 2"), "{refused}");
+    assert!(refused.to_string().contains("format 3"), "{refused}");
 }

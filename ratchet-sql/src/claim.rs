@@ -77,12 +77,12 @@ struct Round {
 }
 
 /// What a claim may take of the jobs that need permits or whose fair keys have limits.
-#[derive(Default)]
 struct Allowance {
-    budget: Budget,
-    free: Free,
     places: Places,
-    /// The routes from which the claim takes no more jobs, because it has parked as many as it may.
+    /// How many more jobs of each key may run.
+    free: Free,
+    /// The routes from which the claim takes no more jobs: no permit is left, or it has parked as
+    /// many jobs as it may.
     ended: HashSet<Route>,
 }
 
@@ -112,21 +112,14 @@ impl Round {
             (priority, jobs)
         });
         let decide = |stream: usize, id: JobId| {
-            let route = routes[stream];
-            if allowed.budget.rest(route) == Some(0) {
-                return Ok(Choice::End);
-            }
-            let choice = match self.limited.get(&id) {
-                None => Choice::Take,
-                Some(place) => {
-                    let free = || Ok::<_, Infallible>(allowed.free.get(place).copied().flatten());
-                    allowed.places.admit(id, (&place.0, &place.1), free)?
-                }
-            };
-            match choice {
-                Choice::Take => _ = allowed.budget.take(route),
-                Choice::End => _ = allowed.ended.insert(route.clone()),
-                Choice::Skip => {}
+            let place = self.limited.get(&id);
+            let key = place.map(|(_, key)| key);
+            let choice = allowed.places.admit(id, routes[stream], key, || {
+                let free = place.and_then(|place| allowed.free.get(place));
+                Ok::<_, Infallible>(free.copied().flatten())
+            })?;
+            if choice == Choice::End {
+                allowed.ended.insert(routes[stream].clone());
             }
             Ok(choice)
         };
@@ -394,8 +387,9 @@ impl<D: Dialect> SqlStore<D> {
         limited: Option<&Limited>,
     ) -> Result<Round> {
         let mut allowed = Allowance {
-            budget,
-            ..Allowance::default()
+            places: Places::new(budget),
+            free: Free::new(),
+            ended: HashSet::new(),
         };
         let mut all = Round::default();
         let mut wanted = look.wanted;
@@ -403,7 +397,7 @@ impl<D: Dialect> SqlStore<D> {
             let search = Search {
                 wanted,
                 chosen: &chosen,
-                budget: &allowed.budget,
+                budget: allowed.places.budget(),
                 limited,
             };
             let mut round = self.take(lease, look, &search).await?;
@@ -423,10 +417,8 @@ impl<D: Dialect> SqlStore<D> {
             // More jobs than wanted, so that the number of searches does not grow with that of the
             // jobs to park.
             wanted = (2 * wanted).min(PARKED_BY_A_CLAIM.max(look.wanted));
-            let (budget, ended) = (&allowed.budget, &allowed.ended);
-            chosen
-                .routes
-                .retain(|(_, route)| budget.rest(route) != Some(0) && !ended.contains(route));
+            let ended = &allowed.ended;
+            chosen.routes.retain(|(_, route)| !ended.contains(route));
         }
     }
 
@@ -445,7 +437,7 @@ impl<D: Dialect> SqlStore<D> {
         round.unreadable.retain(|(route, failed)| {
             let admitted = route
                 .as_ref()
-                .is_none_or(|route| allowed.budget.take(route));
+                .is_none_or(|route| allowed.places.budget().take(route));
             if !admitted {
                 undone.push(failed.token.job);
             }
@@ -454,7 +446,7 @@ impl<D: Dialect> SqlStore<D> {
         let before = allowed.places.parked().len();
         let admitted = round.admit(look.request.aging, limit, allowed);
         let parked: HashSet<JobId> = allowed.places.parked()[before..].iter().copied().collect();
-        let mut full = Vec::new();
+        let (mut refused, mut full) = (undone.len(), Vec::new());
         for mut job in std::mem::take(&mut round.claimed) {
             let id = job.claim.token.job;
             if admitted.contains(&id) {
@@ -463,6 +455,8 @@ impl<D: Dialect> SqlStore<D> {
             } else if parked.contains(&id) {
                 full.push(job);
             } else {
+                let rest = allowed.places.budget().rest(&job.claim.route);
+                refused += usize::from(rest == Some(0));
                 undone.push(id);
             }
         }
@@ -470,7 +464,7 @@ impl<D: Dialect> SqlStore<D> {
         if !undone.is_empty() {
             self.unclaim(lease, &undone).await?;
         }
-        round.refused = undone.len();
+        round.refused = refused;
         Ok(full.len())
     }
 

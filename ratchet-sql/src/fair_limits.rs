@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use async_trait::async_trait;
-use ratchet_core::fair::{WOKEN_BY_A_CLAIM, parked, places_for};
+use ratchet_core::fair::{FREED_BY_A_CLAIM, WOKEN_BY_A_CLAIM, parked, places_for, share};
 use ratchet_core::model::{ClaimedJob, FairLimit, FairLimits, FairScope};
 use ratchet_core::store::{Changed, FairStore};
 use ratchet_core::time::{self, to_millis};
@@ -170,7 +170,7 @@ impl<D: Dialect> SqlStore<D> {
             return Ok(());
         }
         let sql = self.limits()?;
-        let most = i64::try_from(WOKEN_BY_A_CLAIM).unwrap_or(i64::MAX);
+        let most = i64::try_from(FREED_BY_A_CLAIM).unwrap_or(i64::MAX);
         let take = sql.take_freed.query().bind(&limited.routes).bind(most);
         // One of the routes that name the queue, for each place.
         let mut freed: BTreeMap<Place, i32> = BTreeMap::new();
@@ -193,17 +193,13 @@ impl<D: Dialect> SqlStore<D> {
         let mut with_limit: Vec<&Place> = with_limit.map(|level| places[level.place]).collect();
         with_limit.dedup();
         let running = self.count_running(lease, &sql, &with_limit).await?;
-        let mut left = WOKEN_BY_A_CLAIM as u64;
+        let share = share(levels.len());
         let (mut woken, mut again) = (Vec::new(), Vec::new());
         for level in levels {
             let place = places[level.place];
-            let free = level.max.map_or(u64::MAX, |max| {
-                let running = running.get(place).copied().unwrap_or_default();
-                places_for(max, running, level.ahead)
-            });
-            let wanted = free.min(level.parked);
-            let now = wanted.min(left);
-            left -= now;
+            let running = running.get(place).copied().unwrap_or_default();
+            let wanted = places_for(level.max, running, level.ahead).min(level.parked);
+            let now = wanted.min(share);
             if now < wanted {
                 again.push(place);
             }
@@ -334,7 +330,7 @@ impl<D: Dialect> SqlStore<D> {
             let others = |running: &u64| running.saturating_sub(own[place]);
             let running = running.get(place).map(others).unwrap_or_default();
             let max = limits.of(&place.0, &place.1);
-            free.insert(place.clone(), max.map(|max| places_for(max, running, 0)));
+            free.insert(place.clone(), max.map(|_| places_for(max, running, 0)));
         }
         Ok(())
     }

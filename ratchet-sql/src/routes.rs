@@ -370,11 +370,10 @@ impl Routes {
 }
 
 fn fair_routes(known: &Known, in_queue: impl Fn(&Name) -> bool) -> Vec<(i32, Name)> {
-    let routes = known.entries.routes();
-    let fair = routes
-        .filter(|(mark, route)| known.entries.is_fair(*mark) && in_queue(&route.queue))
-        .map(|(mark, route)| (mark.id, route.queue.clone()));
-    fair.collect()
+    let fair = known.entries.fair_routes();
+    let fair = fair.filter(|(_, route)| in_queue(&route.queue));
+    fair.map(|(mark, route)| (mark.id, route.queue.clone()))
+        .collect()
 }
 
 /// Reads the mark in a row of the statement `load_routes`.

@@ -15,7 +15,7 @@ use crate::error::{Failure, Result};
 ///
 /// Increase it with every change of `ratchet_core::memory` after which the same commands may give
 /// other data or other answers.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 /// The header of an object.
 #[derive(Clone, Debug, Serialize, Deserialize)]

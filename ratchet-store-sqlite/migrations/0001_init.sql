@@ -72,6 +72,9 @@ CREATE INDEX ratchet_jobs_queue ON ratchet_jobs (queue, route, priority, run_at,
 CREATE INDEX ratchet_jobs_running ON ratchet_jobs (node, id, route) WHERE state = 3;
 -- The holders of permits, which are counted by route. Other jobs pay nothing for it.
 CREATE INDEX ratchet_jobs_permits ON ratchet_jobs (route) WHERE state = 3 AND flags & 128 <> 0;
+-- The running jobs of each fair key, which limits count. Other jobs pay nothing for it.
+CREATE INDEX ratchet_jobs_places ON ratchet_jobs (route, fair_key)
+    WHERE state = 3 AND fair_key IS NOT NULL;
 -- The finished jobs, the longest finished first: for purges and for listings of dead letters.
 CREATE INDEX ratchet_jobs_finished ON ratchet_jobs (state, finished_at, id) WHERE state >= 4;
 -- Blocked and paused jobs, which no other index has.
@@ -230,6 +233,15 @@ CREATE TABLE ratchet_fair_limits (
     max_running INTEGER NOT NULL CHECK (max_running >= 0),
     PRIMARY KEY (fair_key, queue)
 ) STRICT, WITHOUT ROWID;
+
+-- The fair keys whose parked jobs may get places; the next claims look at them. route: any route of
+-- the queue for jobs with a fair key. The entry with the smallest id is the oldest.
+CREATE TABLE ratchet_freed (
+    id       INTEGER PRIMARY KEY,
+    route    INTEGER NOT NULL,
+    fair_key TEXT NOT NULL,
+    UNIQUE (route, fair_key)
+) STRICT;
 
 -- The theoretical arrival time of each rate's next start, in microseconds since 1970; a row whose
 -- time has passed is as good as none.

@@ -30,6 +30,9 @@ pub(crate) fn is_idle(work: &mut Work<'_>, request: &ClaimRequest) -> Result<boo
     if !work.routes.known(work.conn)?.markers(request).is_empty() {
         return Ok(false);
     }
+    if fair_limits::has_freed(work, request)? {
+        return Ok(false);
+    }
     let wanted = Wanted::of(work, request)?;
     for search in wanted.searches() {
         let mut statement = work.conn.prepare_cached(search.statement)?;
@@ -47,6 +50,7 @@ pub(crate) fn claim(work: &mut Work<'_>, request: &ClaimRequest) -> Result<Vec<C
     for marker in markers {
         work.routes.add(work.conn, marker, false)?;
     }
+    fair_limits::wake_parked(work, request)?;
     let mut claimed = Vec::new();
     // The loop runs more than once only if some jobs could not be read. Such jobs become failed, so
     // they are not found again.
@@ -79,8 +83,8 @@ struct Wanted {
     queues: Queues,
     /// Whether any of the routes is for jobs with a fair key.
     fair: bool,
-    /// The routes whose jobs need a permit, by id.
-    permitted: HashMap<i64, Route>,
+    /// The routes of single queues, by id.
+    routes: HashMap<i64, Route>,
     /// Number of free permits of each resource that jobs of these routes need.
     budget: Budget,
 }
@@ -92,24 +96,21 @@ impl Wanted {
         let known = work.routes.known(work.conn)?;
         let streams = known.streams(request);
         let budget = permits::budget(work.conn, streams.own.iter().map(|(_, route)| route))?;
-        let (mut ids, mut permitted) = (Vec::new(), HashMap::new());
+        let mut routes = HashMap::new();
         for (id, route) in streams.own {
-            match budget.rest(&route) {
-                Some(0) => continue,
-                Some(_) => {
-                    permitted.insert(id, route);
-                }
-                None => {}
+            if budget.rest(&route) != Some(0) {
+                routes.insert(id, route);
             }
-            ids.push(id);
         }
+        let mut ids: Vec<i64> = routes.keys().copied().collect();
+        ids.sort_unstable();
         let json = |ids: Vec<i64>| (!ids.is_empty()).then(|| json_of(ids.into_iter()));
         Ok(Self {
             fair: ids.iter().any(|id| known.is_fair(*id)),
             own: json(ids),
             shared: json(streams.shared.into_iter().map(|(id, _)| id).collect()),
             queues: Queues::of(&streams.queues)?,
-            permitted,
+            routes,
             budget,
         })
     }
@@ -189,8 +190,7 @@ fn choose(
     request: &ClaimRequest,
     limit: usize,
 ) -> Result<(Vec<JobId>, Places)> {
-    let mut places = Places::default();
-    let mut wanted = Wanted::of(work, request)?;
+    let wanted = Wanted::of(work, request)?;
     if let Some(own) = wanted.own.as_deref().filter(|_| wanted.fair) {
         fair::wake(work, own)?;
     }
@@ -238,27 +238,18 @@ fn choose(
         stream.chunk = chunk;
     }
     let (conn, now) = (work.conn, work.now);
+    let mut places = Places::new(wanted.budget);
     let decide = |stream: usize, id: JobId| {
-        let permitted = wanted.permitted.get(&routes[stream]);
-        if permitted.is_some_and(|route| wanted.budget.rest(route) == Some(0)) {
-            return Ok(Choice::End);
-        }
+        // Jobs of shared routes need no permit and have no fair key.
+        let Some(route) = wanted.routes.get(&routes[stream]) else {
+            return Ok(Choice::Take);
+        };
         let key = limited.borrow().get(&id).map(|(key, _)| key.clone());
-        let queue = match &key {
-            None => None,
-            Some(_) => work.routes.get(conn, routes[stream], None)?,
+        let free = || match &key {
+            None => Ok(None),
+            Some(key) => fair_limits::free_places(work, &route.queue, key),
         };
-        let choice = match (queue.map(|route| route.queue), key) {
-            (Some(queue), Some(key)) => {
-                let free = || fair_limits::free_places(work, &queue, &key);
-                places.admit(id, (&queue, &key), free)?
-            }
-            _ => Choice::Take,
-        };
-        if let Some(route) = permitted.filter(|_| choice == Choice::Take) {
-            wanted.budget.take(route);
-        }
-        Ok(choice)
+        places.admit(id, route, key.as_ref(), free)
     };
     let chosen = merge_decided(streams, request.aging, now, limit, decide)?;
     let mut park = conn.prepare_cached(&SQL.give_turn)?;

@@ -184,7 +184,7 @@ mod tests {
     }
 
     const CHECKSUMS: &[&str] =
-        &["e9e366ea6e967601e0c60a2332142f494736970b5114d6eeffeddc48e6e142b0"];
+        &["6286c3dfc862de5d0caee2e3684d9ff1b479ad8e15a97b9c229a1ebcfce1d7dc"];
 
     #[test]
     fn versions_have_no_gaps() {

@@ -43,7 +43,7 @@ pub(crate) struct Work<'a> {
     pub(crate) now: i64,
     /// Ended jobs and changed batches of this request, on which other jobs may depend.
     pub(crate) come: RefCell<Come>,
-    /// Routes and fair keys of this request that may have free places for parked jobs.
+    /// Routes and fair keys whose places this request may have freed.
     pub(crate) freed: RefCell<BTreeSet<(i64, String)>>,
     /// Number of jobs that this request has inserted.
     pub(crate) appended: i64,
@@ -62,11 +62,11 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Applies the consequences of the jobs that ended, of the batches that changed and of the
-    /// places of fair keys that became free. Must run at the end of the request.
+    /// Applies the consequences of the jobs that ended and of the batches that changed, and stores
+    /// the freed entries of fair keys. Must run at the end of the request.
     pub(crate) fn finish(&mut self) -> Result<()> {
         links::follow(self)?;
-        fair_limits::fill_places(self)
+        fair_limits::store_freed(self)
     }
 
     /// Notes that a fair key may have a free place in the queue of a route. Does nothing without a

@@ -75,8 +75,8 @@ ratchet_sql::statements! {
     queues: pause resume pauses count_jobs due_routes count_due misplaced_jobs move_jobs add_route
         load_routes last_route lost_routes;
     permits: set_permits held_permits find_permit find_rate put_rate forget_rates set_fair_limit
-        remove_fair_limit list_fair_limits find_fair_limits count_running_key unpark_route
-        parked_levels first_parked place_of_job;
+        remove_fair_limit list_fair_limits find_fair_limits count_running_key find_freed
+        remove_freed add_freed free_parked parked_levels count_ahead first_parked place_of_job;
     recurring: put_recurring find_recurring list_recurring due_recurring claim_recurring
         next_recurring fire_recurring declared_recurring delete_recurring;
     archive: archive_due archive_job get_archived list_archived_oldest list_archived_newest

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ratchet_core::store::FairStore;
+use ratchet_core::time;
 
 use super::prelude::*;
 
@@ -36,6 +37,13 @@ fn of(key: &str) -> NewJob {
 /// Returns this many jobs of a key.
 fn flood(key: &str, count: usize) -> Vec<NewJob> {
     (0..count).map(|_| of(key)).collect()
+}
+
+/// Lets a claim give turns to waiting jobs that may have places, and take no job. Claims do this
+/// whatever the kinds that they take.
+async fn wake(node: &TestNode) {
+    let other = node.request(10).kinds(Selection::Only(names(["other"])));
+    assert_eq!(ids(&node.claim_with(&other).await), []);
 }
 
 /// Returns the number of running jobs of a key in a queue.
@@ -281,22 +289,99 @@ cases! {
         assert_eq!(a.claim_ids(10).await, all[5..]);
     }
 
+    #[proves("fair.limit.change")]
+    #[needs(FairLimits)]
+    async fn many_waiting_jobs_get_turns_by_several_claims(cx: &Cx) {
+        let node = cx.node().await;
+        set(&node, queues("default"), 0).await;
+        // The key with many jobs comes first in every order.
+        let many = node.add_all(&flood("a", 2_300)).await;
+        let few = node.add_all(&flood("b", 3)).await;
+        for _ in 0..3 {
+            assert_eq!(node.claim_ids(10).await, []);
+        }
+        set(&node, key("default", "a"), 5_000).await;
+        remove(&node, queues("default")).await;
+        let mut claimed = node.claim_ids(5_000).await;
+        assert!(few.iter().all(|job| claimed.contains(job)), "no other key waits for key a");
+        assert!(claimed.len() <= 1_000, "one claim gave turns to {} jobs", claimed.len());
+        while claimed.len() < many.len() + few.len() {
+            let more = node.claim_ids(5_000).await;
+            assert!(!more.is_empty(), "{} of 2,303 jobs were claimed", claimed.len());
+            claimed.extend(more);
+        }
+        claimed.retain(|job| !few.contains(job));
+        assert_eq!(claimed, many, "they run in the order in which they became due");
+    }
+
+    #[proves("fair.limit.free")]
+    #[needs(FairLimits)]
+    async fn waiting_jobs_with_one_due_time_get_places_in_the_order_of_their_ids(cx: &Cx) {
+        let node = cx.node().await;
+        set(&node, queues("default"), 1).await;
+        let due = time::from_millis(1_000_000_000_000);
+        let weights = [1.0, 0.1, 100.0, 1.0];
+        let jobs = weights.map(|weight| job().weighted_fair_key("k", weight).run_at(due));
+        let jobs = node.add_all(&jobs).await;
+        for id in jobs {
+            let token = node.take().await;
+            assert_eq!(token.job, id);
+            assert_eq!(node.claim_ids(10).await, []);
+            node.succeed(token).await;
+        }
+    }
+
+    #[proves("fair.limit.free", "fair.limit.change")]
+    #[needs(FairLimits)]
+    async fn a_claim_that_takes_no_waiting_job_overlooks_none(cx: &Cx) {
+        let node = cx.node().await;
+        let only = |name: &str| Selection::Only(names([name]));
+        let except = |name: &str| Selection::Except(names([name]));
+        for request in [
+            node.request(10).kinds(only("other")),
+            node.request(10).kinds(except("kind")),
+            node.request(10).queues(only("other")),
+            node.request(10).queues(except("default")),
+            node.request(10).untagged(false),
+        ] {
+            set(&node, queues("default"), 1).await;
+            let jobs = node.add_all(&flood("k", 3)).await;
+            let token = node.take().await;
+            assert_eq!(node.claim_ids(10).await, []);
+            node.succeed(token).await;
+            assert_eq!(ids(&node.claim_with(&request).await), [], "{request:?}");
+            let token = node.take().await;
+            assert_eq!(token.job, jobs[1], "{request:?}");
+            remove(&node, queues("default")).await;
+            assert_eq!(ids(&node.claim_with(&request).await), [], "{request:?}");
+            let last = node.take().await;
+            assert_eq!(last.job, jobs[2], "{request:?}");
+            for token in [token, last] {
+                node.succeed(token).await;
+            }
+        }
+    }
+
     #[proves("fair.limit.wait")]
     #[needs(FairLimits)]
     async fn another_job_gets_the_place_that_a_job_cannot_use(cx: &Cx) {
         let node = cx.node().await;
         set(&node, queues("default"), 1).await;
         let later = RunAt::In(HOUR);
-        for actions in [
-            vec![JobAction::Cancel],
-            vec![JobAction::Pause],
-            vec![JobAction::Reschedule(later)],
-            vec![JobAction::Cancel, JobAction::Requeue, JobAction::Reschedule(later)],
+        for (has_turn, actions) in [
+            (true, vec![JobAction::Cancel]),
+            (true, vec![JobAction::Pause]),
+            (true, vec![JobAction::Reschedule(later)]),
+            (true, vec![JobAction::Cancel, JobAction::Requeue, JobAction::Reschedule(later)]),
+            (false, vec![JobAction::Cancel]),
         ] {
             let jobs = node.add_all(&flood("k", 4)).await;
             let token = node.take().await;
             assert_eq!(node.claim_ids(10).await, []);
             node.succeed(token).await;
+            if has_turn {
+                wake(&node).await;
+            }
             for action in &actions {
                 node.act(jobs[1], *action).await;
             }
@@ -320,6 +405,7 @@ cases! {
         let token = node.take().await;
         assert_eq!(node.claim_ids(10).await, []);
         node.succeed(token).await;
+        wake(&node).await;
         cx.advance(MINUTE).await;
         assert_eq!(node.expire_jobs(10).await, [jobs[1]]);
         assert_eq!(node.claim_ids(10).await, [jobs[2]]);
@@ -335,6 +421,7 @@ cases! {
         let token = node.take().await;
         assert_eq!(node.claim_ids(10).await, []);
         node.succeed(token).await;
+        wake(&node).await;
         let debounce = OnConflict::Debounce { max_delay: DAY };
         let later = of("k").unique_key("u").delay(HOUR).on_conflict(debounce);
         let offered = node.offer(&later).await;

@@ -2,8 +2,10 @@
 
 use async_trait::async_trait;
 use ratchet_core::Result;
+use ratchet_core::memory::Snapshot;
 use ratchet_core::model::*;
 use ratchet_core::store::{Changed, FairStore};
+use serde_json::Value;
 
 use crate::sabotage::{Sabotage, Sabotaged};
 
@@ -25,7 +27,52 @@ pub(crate) const CATCHES: &[(Sabotage, &str)] = &[
         Sabotage::KeepsRemovedFairLimits,
         "fair_limit::a_changed_limit_applies_at_once",
     ),
+    (
+        Sabotage::FreesNoPlaceBySettlements,
+        "fair_limit::no_more_jobs_of_a_key_run_than_its_limit",
+    ),
+    (
+        Sabotage::FreesNoPlaceByReclaims,
+        "fair_limit::every_end_of_a_claim_frees_its_place_at_once",
+    ),
+    (
+        Sabotage::FreesNoPlaceByActions,
+        "fair_limit::another_job_gets_the_place_that_a_job_cannot_use",
+    ),
+    (
+        Sabotage::FreesNoPlaceByExpiries,
+        "fair_limit::another_job_gets_the_place_of_a_job_that_expired",
+    ),
+    (
+        Sabotage::FreesNoPlaceByEnqueues,
+        "fair_limit::another_job_gets_the_place_of_a_job_that_was_debounced",
+    ),
+    (
+        Sabotage::FreesNoPlaceByLimits,
+        "fair_limit::a_changed_limit_applies_at_once",
+    ),
 ];
+
+impl Sabotaged {
+    /// Deletes the freed entries of fair keys if the store has this defect, so that the call before
+    /// has freed no place.
+    pub(crate) fn forget_freed(&self, how: Sabotage) {
+        if !self.is(how) {
+            return;
+        }
+        let data = self
+            .inner
+            .snapshot()
+            .encode()
+            .expect("the data is serializable");
+        let mut data: Value = serde_json::from_str(&data).expect("the data is JSON");
+        data.as_object_mut()
+            .expect("the data is an object")
+            .remove("freed");
+        let data = Snapshot::decode(&data.to_string()).expect("the entries are optional");
+        self.inner.rewind(&data);
+    }
+}
 
 #[async_trait]
 impl FairStore for Sabotaged {
@@ -53,7 +100,11 @@ impl FairStore for Sabotaged {
                 let exists = limits.iter().any(|limit| limit.scope == *scope);
                 Ok(Changed::when(exists))
             }
-            _ => inner.set_fair_limit(scope, max).await,
+            _ => {
+                let changed = inner.set_fair_limit(scope, max).await;
+                self.forget_freed(Sabotage::FreesNoPlaceByLimits);
+                changed
+            }
         }
     }
 

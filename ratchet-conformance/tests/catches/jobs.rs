@@ -247,6 +247,7 @@ impl JobStore for Sabotaged {
         for job in jobs {
             answers.push(self.enqueue_one(job).await?);
         }
+        self.forget_freed(Sabotage::FreesNoPlaceByEnqueues);
         Ok(answers)
     }
 
@@ -425,6 +426,7 @@ impl JobStore for Sabotaged {
             }
             answers.extend(self.inner.settle(&[settlement]).await?);
         }
+        self.forget_freed(Sabotage::FreesNoPlaceBySettlements);
         Ok(answers)
     }
 
@@ -455,6 +457,7 @@ impl JobStore for Sabotaged {
         }
         let blocked = self.blocked().await?;
         let mut lost = self.inner.reclaim(&asked).await?;
+        self.forget_freed(Sabotage::FreesNoPlaceByReclaims);
         if self.is(Sabotage::ForgetsToReleaseAfterReclaim) {
             self.hold_back(blocked).await?;
         }
@@ -540,7 +543,9 @@ impl JobStore for Sabotaged {
                 return Ok(vec![Acted { job: id, outcome }]);
             }
         }
-        self.inner.act(jobs, action).await
+        let acted = self.inner.act(jobs, action).await;
+        self.forget_freed(Sabotage::FreesNoPlaceByActions);
+        acted
     }
 
     async fn get(&self, ids: &[JobId], detail: Detail) -> Result<Vec<Option<JobRecord>>> {
@@ -683,7 +688,11 @@ impl JobStore for Sabotaged {
                 self.expire_where(limit, |job| job.claim_seq == 1 && job.attempts == 0)
                     .await
             }
-            _ => self.inner.expire_jobs(limit).await,
+            _ => {
+                let expired = self.inner.expire_jobs(limit).await;
+                self.forget_freed(Sabotage::FreesNoPlaceByExpiries);
+                expired
+            }
         }
     }
 }

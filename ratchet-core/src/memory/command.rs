@@ -431,7 +431,6 @@ impl Tables {
     pub(super) fn apply(&mut self, entry: &Entry<'_>) -> Answer {
         let answer = self.change_by(&entry.command, entry.at);
         self.follow_ends(entry.at);
-        self.fill_places(entry.at);
         answer
     }
 

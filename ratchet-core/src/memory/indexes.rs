@@ -1,4 +1,5 @@
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, btree_set};
 use std::convert::Infallible;
 use std::iter::Peekable;
@@ -23,6 +24,10 @@ pub(super) struct Indexes {
     /// The routes that have pending jobs with a fair key.
     fair: BTreeSet<Route>,
     pub(super) running: BTreeSet<JobId>,
+    /// The number of running jobs of each queue and fair key that has any.
+    running_keys: BTreeMap<(Name, Name), u64>,
+    /// The levels of each queue and fair key that have parked jobs of the key.
+    parked: BTreeMap<(Name, Name), BTreeSet<(Route, Priority)>>,
     /// The ended jobs, by the time at which they ended, in milliseconds since 1970.
     pub(super) finished: BTreeSet<(i64, JobId)>,
     /// The unfinished job that holds each unique key.
@@ -81,6 +86,13 @@ impl FairLevel {
     fn first(&self) -> Option<i64> {
         let first = self.turns.first_key_value().map(|((turn, ..), _)| *turn);
         first.filter(|turn| !fair::is_parked(*turn))
+    }
+
+    /// Returns the parked jobs of a key, in the order in which they wait.
+    fn parked(&self, key: &Name) -> impl Iterator<Item = JobId> {
+        let of_key = self.keys.get(key).into_iter();
+        let parked = of_key.flat_map(|turns| turns.range(FIRST..));
+        parked.map(|((_, id), _)| *id)
     }
 
     /// Returns the jobs of a key that have turns and are not parked.
@@ -224,38 +236,56 @@ impl Indexes {
         due.into_iter().take(limit).map(|(_, id)| *id).collect()
     }
 
-    /// Returns the parked jobs of a scope.
-    pub(super) fn parked(&self, scope: &FairScope) -> Vec<JobId> {
-        let levels = self.pending_levels(|route| scope.has_queue(&route.queue));
-        let fair = levels
-            .iter()
-            .filter_map(|(_, _, level)| level.fair.as_ref());
-        let of_scope = |key: &Name| scope.fair_key().is_none_or(|of| of == key);
-        let keys = fair.flat_map(|fair| &fair.keys);
-        let keys = keys.filter(|(key, _)| of_scope(key));
-        let parked = keys.flat_map(|(_, turns)| turns.range(FIRST..));
-        parked.map(|((_, id), _)| *id).collect()
+    /// Returns the queues and fair keys of a scope that have parked jobs.
+    pub(super) fn parked_keys(&self, scope: &FairScope) -> Vec<(Name, Name)> {
+        let of_scope = |(queue, key): &&(Name, Name)| {
+            scope.has_queue(queue) && scope.fair_key().is_none_or(|of| of == key)
+        };
+        self.parked.keys().filter(of_scope).cloned().collect()
     }
 
-    /// Returns the first parked jobs of a key in each level of a queue. `places` returns how many,
-    /// from the number of the key's jobs in the level that have turns and are not parked.
+    /// Returns the levels of a queue that have parked jobs of a fair key.
+    pub(super) fn parked_levels(
+        &self,
+        place: &(Name, Name),
+    ) -> impl ExactSizeIterator<Item = &(Route, Priority)> {
+        static NONE: BTreeSet<(Route, Priority)> = BTreeSet::new();
+        self.parked.get(place).unwrap_or(&NONE).iter()
+    }
+
+    /// Returns whether jobs of a fair key are parked in a queue.
+    pub(super) fn has_parked(&self, queue: &Name, key: &Name) -> bool {
+        self.parked.contains_key(&(queue.clone(), key.clone()))
+    }
+
+    /// Returns the number of running jobs of a queue and fair key.
+    pub(super) fn running_of(&self, place: &(Name, Name)) -> u64 {
+        self.running_keys.get(place).copied().unwrap_or(0)
+    }
+
+    /// Returns the first parked jobs of a key in a level, at most `share`, and whether more of them
+    /// may get turns. `max` and `running` are the limit and the number of running jobs of the key.
     pub(super) fn first_parked(
         &self,
-        queue: &Name,
+        (route, priority): &(Route, Priority),
         key: &Name,
-        places: impl Fn(u64) -> u64,
-    ) -> Vec<JobId> {
-        let mut first = Vec::new();
-        for (_, _, level) in self.pending_levels(|route| route.queue == *queue) {
-            let Some(fair) = &level.fair else { continue };
-            let most = usize::try_from(places(0)).unwrap_or(usize::MAX);
-            let ahead = fair.turns_of(key).take(most).count() as u64;
-            let parked = fair.keys.get(key).into_iter();
-            let parked = parked.flat_map(|turns| turns.range(FIRST..));
-            let ids = parked.zip(0..places(ahead));
-            first.extend(ids.map(|(((_, id), _), _)| *id));
-        }
-        first
+        (max, running): (Option<u32>, u64),
+        share: u64,
+    ) -> (Vec<JobId>, bool) {
+        let levels = self.pending.get(route);
+        let level = levels.map(|levels| &levels[usize::from(priority.level())]);
+        let Some(fair) = level.and_then(|level| level.fair.as_ref()) else {
+            return (Vec::new(), false);
+        };
+        let free = usize::try_from(fair::places_for(max, running, 0)).unwrap_or(usize::MAX);
+        let ahead = match max {
+            None => 0,
+            Some(_) => fair.turns_of(key).take(free).count() as u64,
+        };
+        let places = fair::places_for(max, running, ahead);
+        let mut parked = fair.parked(key).zip(0..places).map(|(id, _)| id);
+        let woken = parked.by_ref().zip(0..share).map(|(id, _)| id).collect();
+        (woken, parked.next().is_some())
     }
 
     /// Returns the turn of this job if it sleeps and is due at `now`.
@@ -339,9 +369,17 @@ impl Indexes {
                         fair.add(stored, key, run_at);
                     }
                 });
+                if let Some(place) = parked_place(stored) {
+                    let level = (job.spec.route.clone(), job.spec.priority);
+                    self.parked.entry(place).or_default().insert(level);
+                }
             }
             JobState::Running => {
                 self.running.insert(job.id);
+                if let Some(key) = stored.fair_key() {
+                    let place = (job.spec.route.queue.clone(), key.clone());
+                    *self.running_keys.entry(place).or_default() += 1;
+                }
             }
             JobState::Succeeded | JobState::Failed | JobState::Cancelled => {
                 self.finished.insert((finished_millis(job), job.id));
@@ -360,6 +398,23 @@ impl Indexes {
         }
     }
 
+    /// Removes the level of a job that was parked, unless other jobs of its key are parked there.
+    fn unpark(&mut self, job: &StoredJob, place: (Name, Name)) {
+        let level = self.fair_level(job);
+        if level.is_some_and(|level| level.parked(&place.1).next().is_some()) {
+            return;
+        }
+        if let Entry::Occupied(mut levels) = self.parked.entry(place) {
+            let spec = &job.record.spec;
+            levels
+                .get_mut()
+                .remove(&(spec.route.clone(), spec.priority));
+            if levels.get().is_empty() {
+                levels.remove();
+            }
+        }
+    }
+
     /// Removes a job from the indexes. The job must not have changed since it was added.
     pub(super) fn remove(&mut self, stored: &StoredJob) {
         let job = &stored.record;
@@ -370,9 +425,21 @@ impl Indexes {
                     (Some(key), Some(fair)) => fair.remove(stored, key, run_at),
                     _ => drop(level.plain.remove(&(run_at, job.id))),
                 });
+                if let Some(place) = parked_place(stored) {
+                    self.unpark(stored, place);
+                }
             }
             JobState::Running => {
                 self.running.remove(&job.id);
+                if let Some(key) = stored.fair_key() {
+                    let place = (job.spec.route.queue.clone(), key.clone());
+                    if let Entry::Occupied(mut running) = self.running_keys.entry(place) {
+                        *running.get_mut() -= 1;
+                        if *running.get() == 0 {
+                            running.remove();
+                        }
+                    }
+                }
             }
             JobState::Succeeded | JobState::Failed | JobState::Cancelled => {
                 self.finished.remove(&(finished_millis(job), job.id));
@@ -440,6 +507,14 @@ impl Iterator for Merged<'_> {
         }
         Some(job)
     }
+}
+
+/// Returns queue and fair key of a job if it is parked.
+fn parked_place(job: &StoredJob) -> Option<(Name, Name)> {
+    let key = job
+        .fair_key()
+        .filter(|_| job.turn.is_some_and(fair::is_parked))?;
+    Some((job.record.spec.route.queue.clone(), key.clone()))
 }
 
 fn finished_millis(job: &JobRecord) -> i64 {

@@ -6,7 +6,7 @@ use super::tables::Tables;
 use super::{Command, MemoryStore};
 use crate::error::Result;
 use crate::fair::{Places, WOKEN_BY_A_CLAIM};
-use crate::id::{ClaimToken, JobId};
+use crate::id::{ClaimToken, JobId, NodeId};
 use crate::model::{
     Acted, ActionOutcome, Attempt, ClaimRequest, ClaimedJob, Detail, Enqueued, Fenced, Guarded,
     JobFilter, JobInput, JobOrder, JobRecord, LanePlace, NewJob, NodeRegistry, NodeStatus,
@@ -14,7 +14,7 @@ use crate::model::{
     Reported, Settlement, StateCounts, StoredJob,
 };
 use crate::permit::Budget;
-use crate::priority::{Choice, merge_decided};
+use crate::priority::merge_decided;
 use crate::route::{Route, Selection};
 use crate::state::{JobAction, JobState};
 use crate::store::JobStore;
@@ -138,10 +138,13 @@ impl Tables {
         let is_empty = |(claimed, places): (Vec<JobId>, Places)| {
             claimed.is_empty() && places.parked().is_empty()
         };
-        self.sleepers(request, now).is_empty() && is_empty(chosen())
+        self.freed_of(request).is_empty()
+            && self.sleepers(request, now).is_empty()
+            && is_empty(chosen())
     }
 
     pub(super) fn claim(&mut self, request: &ClaimRequest, now: i64) -> Vec<ClaimedJob> {
+        self.wake_parked(request, now);
         let sleepers = self.sleepers(request, now);
         self.give_turns(sleepers, now);
         let (chosen, places) = self.choose(request, now);
@@ -173,7 +176,6 @@ impl Tables {
     /// Returns the jobs that a claim at this time takes, in the order in which it takes them, and
     /// the places of fair keys that it uses.
     fn choose(&self, request: &ClaimRequest, now: i64) -> (Vec<JobId>, Places) {
-        let mut budget = Budget::new(self.held_permits());
         let of_kind = |route: &Route| {
             let (kinds, capabilities) = (&request.kinds, &request.capabilities);
             route.is_selected(&Selection::All, kinds, capabilities, request.untagged)
@@ -184,25 +186,19 @@ impl Tables {
         let streams = streams
             .into_iter()
             .map(|(_, priority, jobs)| (priority, jobs));
-        let mut places = Places::default();
+        let mut places = Places::new(Budget::new(self.held_permits()));
+        let has_limits = !self.fair_limits.is_empty();
         let decide = |stream: usize, id: JobId| {
-            let route = routes[stream];
-            if budget.rest(route) == Some(0) {
-                return Ok(Choice::End);
-            }
             // Jobs with a fair key are in no stream of several queues.
-            let key = self.job(id).and_then(StoredJob::fair_key);
-            let choice = match key.filter(|_| !self.fair_limits.is_empty()) {
-                None => Choice::Take,
-                Some(key) => {
-                    let free = || Ok::<_, Infallible>(self.free_places(&route.queue, key));
-                    places.admit(id, (&route.queue, key), free)?
-                }
+            let route = routes[stream];
+            let key = match has_limits {
+                true => self.job(id).and_then(StoredJob::fair_key),
+                false => None,
             };
-            if choice == Choice::Take {
-                budget.take(route);
-            }
-            Ok(choice)
+            places.admit(id, route, key, || {
+                let free = key.and_then(|key| self.free_places(&route.queue, key));
+                Ok::<_, Infallible>(free)
+            })
         };
         let Ok(chosen) = merge_decided(streams, request.aging, now, request.limit, decide);
         (chosen, places)
@@ -210,9 +206,14 @@ impl Tables {
 
     /// Returns whether a claim may take jobs of a route.
     fn claimable(&self, request: &ClaimRequest) -> impl Fn(&Route) -> bool {
-        let node = self.nodes.get(&request.node);
-        let active = node.is_none_or(|node| node.status == NodeStatus::Active);
+        let active = self.may_claim(request.node);
         move |route| active && !self.pauses.cover(route) && route.matches(request)
+    }
+
+    /// Returns whether a node may claim jobs.
+    pub(super) fn may_claim(&self, node: NodeId) -> bool {
+        let node = self.nodes.get(&node);
+        node.is_none_or(|node| node.status == NodeStatus::Active)
     }
 
     /// Gives turns to those of the jobs that sleep and are due.

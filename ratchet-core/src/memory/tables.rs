@@ -1,8 +1,9 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::archive::Archived;
+use super::fair::Freed;
 use super::indexes::Indexes;
 use super::lanes::Lanes;
 use super::links::Links;
@@ -42,9 +43,9 @@ pub(super) struct Tables {
     /// The limits of fair keys.
     #[serde(default, skip_serializing_if = "FairLimits::is_empty")]
     pub(super) fair_limits: FairLimits,
-    /// The queues and fair keys that may have free places for parked jobs since the call began.
-    #[serde(skip)]
-    pub(super) freed: BTreeSet<(Name, Name)>,
+    /// The freed entries of fair keys.
+    #[serde(default, skip_serializing_if = "Freed::is_empty")]
+    pub(super) freed: Freed,
     /// The theoretical arrival time of each rate key, in microseconds since 1970.
     pub(super) rates: BTreeMap<Name, i64>,
 }
@@ -112,8 +113,8 @@ impl Tables {
         id: JobId,
         change: impl FnOnce(&mut StoredJob) -> T,
     ) -> Option<(T, Option<JobId>)> {
-        self.note_place(id);
         let job = self.jobs.get_mut(&id)?;
+        let had_place = !self.fair_limits.is_empty() && job.has_place();
         self.indexes.remove(job);
         let unfinished = !job.record.state.is_terminal();
         let changed = change(job);
@@ -122,6 +123,11 @@ impl Tables {
         if unfinished && job.record.state.is_terminal() {
             self.links.ended(id);
             next = self.lanes.leave(job);
+        }
+        if let Some((queue, key)) = job.freed(had_place)
+            && self.indexes.has_parked(queue, key)
+        {
+            self.freed.add(queue, key);
         }
         Some((changed, next))
     }

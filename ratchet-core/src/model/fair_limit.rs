@@ -189,14 +189,24 @@ impl FairLimit {
 /// The limits of a store. It decides which limit applies to a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<FairLimit>", into = "Vec<FairLimit>")]
-pub struct FairLimits(BTreeMap<FairScope, u32>);
+pub struct FairLimits {
+    limits: BTreeMap<FairScope, u32>,
+    /// The limits of patterns, by prefix.
+    patterns: BTreeMap<String, u32>,
+}
 
 impl FairLimits {
     /// Sets the limit of a scope, or removes it if `max` is `None`.
     pub fn set(&mut self, scope: &FairScope, max: Option<u32>) -> Changed {
+        if let Some(prefix) = scope.prefix() {
+            match max {
+                Some(max) => self.patterns.insert(prefix.to_owned(), max),
+                None => self.patterns.remove(prefix),
+            };
+        }
         let before = match max {
-            Some(max) => self.0.insert(scope.clone(), max),
-            None => self.0.remove(scope),
+            Some(max) => self.limits.insert(scope.clone(), max),
+            None => self.limits.remove(scope),
         };
         Changed::when(before != max)
     }
@@ -204,14 +214,14 @@ impl FairLimits {
     /// Returns the limit of exactly this scope.
     #[must_use]
     pub fn get(&self, scope: &FairScope) -> Option<u32> {
-        self.0.get(scope).copied()
+        self.limits.get(scope).copied()
     }
 
     /// Returns the limit that applies to a key of a queue: that of the key, or else that of the
     /// queue, or else that of the longest pattern. `None` if there is none.
     #[must_use]
     pub fn of(&self, queue: &Name, key: &Name) -> Option<u32> {
-        if self.0.is_empty() {
+        if self.limits.is_empty() {
             return None;
         }
         let exact = |key: Option<&Name>| {
@@ -222,20 +232,19 @@ impl FairLimits {
             self.get(&scope)
         };
         exact(Some(key)).or_else(|| exact(None)).or_else(|| {
-            let patterns = self.0.iter().filter_map(|(scope, max)| {
-                let prefix = scope.prefix().filter(|_| scope.has_queue(queue))?;
-                Some((prefix.len(), *max))
-            });
-            patterns
-                .max_by_key(|(length, _)| *length)
-                .map(|(_, max)| max)
+            if self.patterns.is_empty() {
+                return None;
+            }
+            let ends = (0..=queue.as_str().len()).rev();
+            let mut prefixes = ends.filter_map(|end| queue.as_str().get(..end));
+            prefixes.find_map(|prefix| self.patterns.get(prefix).copied())
         })
     }
 
     /// Returns whether there is no limit.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.limits.is_empty()
     }
 
     /// Returns the limits in the order in which stores list them: by queue or pattern, and then by
@@ -243,14 +252,17 @@ impl FairLimits {
     #[must_use]
     pub fn into_list(self) -> Vec<FairLimit> {
         let limit = |(scope, max)| FairLimit::new(scope, max);
-        self.0.into_iter().map(limit).collect()
+        self.limits.into_iter().map(limit).collect()
     }
 }
 
 impl FromIterator<FairLimit> for FairLimits {
     fn from_iter<T: IntoIterator<Item = FairLimit>>(limits: T) -> Self {
-        let limits = limits.into_iter();
-        Self(limits.map(|limit| (limit.scope, limit.max)).collect())
+        let mut all = Self::default();
+        for limit in limits {
+            all.set(&limit.scope, Some(limit.max));
+        }
+        all
     }
 }
 

@@ -285,6 +285,12 @@ impl Pauses {
         }
     }
 
+    /// Returns whether this queue is paused.
+    #[must_use]
+    pub fn has_queue(&self, queue: &Name) -> bool {
+        self.queues.contains_key(queue)
+    }
+
     /// Returns whether no job of the route may be claimed, because its queue or kind is paused.
     #[must_use]
     pub fn cover(&self, route: &Route) -> bool {

@@ -116,17 +116,26 @@ impl StoredJob {
         self.record.spec.fair_key.as_ref().map(FairKey::name)
     }
 
-    /// Returns queue and fair key of the place that the job takes up, or for which it is the next.
-    /// `None` if it has no fair key, and if it is parked, asleep or not to run now. A change of
-    /// such a job may free the place for a parked job.
+    /// Returns whether the job takes up a place of its fair key, or is one of the next for it: it
+    /// runs, or it is pending with a turn and not parked.
     #[must_use]
-    pub fn place(&self) -> Option<(&Name, &Name)> {
-        let uses_place = match self.record.state {
+    pub fn has_place(&self) -> bool {
+        let has = match self.record.state {
             JobState::Running => true,
             JobState::Pending => self.turn.is_some_and(|turn| !fair::is_parked(turn)),
             _ => false,
         };
-        let key = self.fair_key().filter(|_| uses_place)?;
+        has && self.fair_key().is_some()
+    }
+
+    /// Returns the queue and the fair key whose place a change of this job may have freed, so that
+    /// the store needs a [freed entry](crate::fair#limits). `had_place` is the value of
+    /// [`has_place`](Self::has_place) before the change.
+    #[must_use]
+    pub fn freed(&self, had_place: bool) -> Option<(&Name, &Name)> {
+        let is_parked = self.turn.is_some_and(fair::is_parked);
+        let frees = had_place && !self.has_place() && !is_parked;
+        let key = self.fair_key().filter(|_| frees)?;
         Some((&self.record.spec.route.queue, key))
     }
 

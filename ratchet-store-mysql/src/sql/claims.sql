@@ -57,6 +57,7 @@ SELECT $10 AND EXISTS (
 SELECT COUNT(*) > 0 INTO @limited
 FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
 WHERE route.id IN ($11)
+  AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = $6 AND status <> 1)
   AND route.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
   AND (EXISTS (SELECT 1 FROM {schema}.freed AS freed FORCE INDEX (freed_route)
                WHERE freed.route = route.id)

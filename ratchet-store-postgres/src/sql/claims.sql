@@ -79,7 +79,8 @@ limited AS MATERIALIZED (
                          WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = route.id
                            AND job.priority = level.priority AND job.turn < {parked}
                          LIMIT 1
-                     ) AS next))))), false) AS found
+                     ) AS next))))), false)
+        AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $9 AND status <> 1) AS found
     FROM unnest($16::integer[]) AS fair (id)
     JOIN {schema}.routes AS route ON route.id = fair.id
 ),

@@ -69,8 +69,8 @@ SELECT unique_key FROM ratchet_job_data WHERE id = ?1
 -- Returns what an enqueue needs to know about the job that has a unique key. [keys.replace]
 -- [keys.debounce] [keys.follow] [keys.kind] [expiry.replace] [fair.limit.wait] Uses primary keys.
 SELECT job.state, route.kind, job.run_at, job.created_at, job.data, job.flags, job.route,
-       CASE WHEN job.fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits)
-            THEN job.fair_key END
+       CASE WHEN job.state = 0 AND job.turn < 4611686018427387904
+                 AND EXISTS (SELECT 1 FROM ratchet_fair_limits) THEN job.fair_key END
 FROM ratchet_jobs AS job
 JOIN ratchet_routes AS route ON route.id = job.route
 WHERE job.id = ?1 AND job.flags & {unique_key}
@@ -135,10 +135,11 @@ WHERE id = ?1 AND state = 4
 ORDER BY 1
 
 -- name: read_state
--- Returns what an action needs to know about a job, with its fair key if any key has a limit.
--- [act.respond] [fair.limit.wait] Uses the primary key of ratchet_jobs.
+-- Returns what an action needs to know about a job, with its fair key if the job is in turn and any
+-- key has a limit. [act.respond] [fair.limit.wait] Uses the primary key of ratchet_jobs.
 SELECT state, data, flags, route,
-       CASE WHEN fair_key IS NOT NULL AND EXISTS (SELECT 1 FROM ratchet_fair_limits) THEN fair_key END
+       CASE WHEN state = 0 AND turn < 4611686018427387904
+                 AND EXISTS (SELECT 1 FROM ratchet_fair_limits) THEN fair_key END
 FROM ratchet_jobs WHERE id = ?1
 
 -- name: change_state

@@ -72,34 +72,65 @@ SELECT queue, fair_key, max_running FROM ratchet_fair_limits WHERE fair_key = ?2
 
 -- name: count_running_key
 -- Counts the running jobs of a fair key (?2) in these routes (?1, a JSON array). [fair.limit.max]
--- [fair.limit.free] Reads one entry of ratchet_jobs_running per claim.
-SELECT count(*) FROM ratchet_jobs INDEXED BY ratchet_jobs_running
-WHERE state = 3 AND fair_key = ?2 AND route IN (SELECT value FROM json_each(?1))
+-- [fair.limit.free] Reads one entry of ratchet_jobs_places per job that it counts.
+SELECT count(*) FROM json_each(?1) AS wanted
+CROSS JOIN ratchet_jobs AS job INDEXED BY ratchet_jobs_places
+WHERE job.state = 3 AND job.fair_key IS NOT NULL AND job.route = wanted.value
+  AND job.fair_key = ?2
 
--- name: unpark_route
--- Puts the parked jobs of a route to sleep, or only those of a fair key (?2, or ''), because a
--- limit was changed. [fair.limit.change] Reads a range of ratchet_jobs_turn per priority.
-UPDATE ratchet_jobs INDEXED BY ratchet_jobs_turn SET turn = NULL
+-- name: find_freed
+-- Returns the oldest freed entries of these routes (?1, a JSON array), at most ?3. Returns no row
+-- for a node (?2) that is stored as not active. [fair.limit.free] [claim.paused] Uses the unique
+-- index of ratchet_freed.
+SELECT freed.id, freed.route, freed.fair_key
+FROM json_each(?1) AS wanted
+CROSS JOIN ratchet_routes AS route ON route.id = wanted.value
+CROSS JOIN ratchet_freed AS freed ON freed.route = route.id
+WHERE route.queue NOT IN (SELECT name FROM ratchet_pauses WHERE scope = 0)
+  AND NOT EXISTS (SELECT 1 FROM ratchet_nodes WHERE node = ?2 AND status <> 1)
+ORDER BY freed.id
+LIMIT ?3
+
+-- name: remove_freed
+-- Deletes a freed entry. [fair.limit.free] Uses the primary key.
+DELETE FROM ratchet_freed WHERE id = ?1
+
+-- name: add_freed
+-- Stores a freed entry of a route (?1) and a fair key (?2) behind all others, unless it is stored.
+-- There is only one writer, so no claim can delete the stored one meanwhile. [fair.limit.free] Uses
+-- the unique index.
+INSERT INTO ratchet_freed (route, fair_key) VALUES (?1, ?2) ON CONFLICT DO NOTHING
+
+-- name: free_parked
+-- Stores a freed entry for each fair key that has parked jobs in a route (?1), or only for one key
+-- (?2, or ''), because a limit was changed. [fair.limit.change] Reads the parked jobs of the route
+-- from ratchet_jobs_turn.
+INSERT INTO ratchet_freed (route, fair_key)
+SELECT DISTINCT route, fair_key FROM ratchet_jobs INDEXED BY ratchet_jobs_turn
 WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority IN (0, 1, 2, 3, 4)
   AND turn >= 4611686018427387904 AND (?2 = '' OR fair_key = ?2)
+ON CONFLICT DO NOTHING
 
 -- name: parked_levels
 -- Returns those of these routes (?1, a JSON array) and their priorities in which jobs of a fair key
--- (?2) are parked, with the number of the key's jobs there that have turns and are not parked, at
--- most ?3. [fair.limit.free] [fair.limit.wait] Two seeks of ratchet_jobs_key each.
+-- (?2) are parked. [fair.limit.free] [fair.limit.wait] One seek of ratchet_jobs_key each.
 WITH level (priority) AS (VALUES (4), (3), (2), (1), (0))
-SELECT wanted.value, level.priority,
-       (SELECT count(*) FROM (
-           SELECT 1 FROM ratchet_jobs INDEXED BY ratchet_jobs_key
-           WHERE state = 0 AND turn IS NOT NULL AND route = wanted.value
-             AND priority = level.priority AND fair_key = ?2 AND turn < 4611686018427387904
-           LIMIT ?3))
+SELECT wanted.value, level.priority
 FROM json_each(?1) AS wanted
 CROSS JOIN level
 WHERE EXISTS (
     SELECT 1 FROM ratchet_jobs INDEXED BY ratchet_jobs_key
     WHERE state = 0 AND turn IS NOT NULL AND route = wanted.value
       AND priority = level.priority AND fair_key = ?2 AND turn >= 4611686018427387904)
+
+-- name: count_ahead
+-- Counts the jobs of a fair key (?3) in a route (?1) and priority (?2) that have turns and are not
+-- parked, at most ?4. [fair.limit.free] Reads one entry of ratchet_jobs_key per job that it counts.
+SELECT count(*) FROM (
+    SELECT 1 FROM ratchet_jobs INDEXED BY ratchet_jobs_key
+    WHERE state = 0 AND turn IS NOT NULL AND route = ?1 AND priority = ?2 AND fair_key = ?3
+      AND turn < 4611686018427387904
+    LIMIT ?4)
 
 -- name: first_parked
 -- Returns the first ?4 parked jobs of a fair key (?3) in a route and priority, with their costs.
