@@ -206,6 +206,11 @@ impl Places {
         })
     }
 
+    /// Returns the free permits that are left.
+    pub const fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
     /// Returns the jobs that the claim parks.
     #[must_use]
     pub fn parked(&self) -> &[JobId] {
@@ -412,6 +417,23 @@ mod tests {
         assert_eq!([parked_at(5), parked_at(7)], [parked(5), parked(7)]);
         assert_eq!(turn_or_parked(Some(1), last(3), 10, 9, 5), 13);
         assert_eq!(turn_or_parked(Some(1), None, 10, 9, 5), 10);
+    }
+
+    #[test]
+    fn a_level_parks_the_due_jobs_of_a_key_that_has_parked_ones() {
+        let mut level = Level::new(Some(1_000), 9);
+        let last = Last {
+            turn: parked(5),
+            cost: 1_000,
+        };
+        level.last("a", last);
+        assert_eq!(level.give_due("a", 1_000, 7), parked(7));
+        assert_eq!(level.give_due("b", 1_000, 7), 1_999);
+        assert_eq!(level.give_due("b", 1_000, 7), 2_999);
+        let mut level = Level::new(None, 9);
+        level.last("a", last);
+        assert_eq!(level.give_due("a", 1_000, 7), parked(7));
+        assert_eq!(level.give("b", 1), 9_000_000, "no parked job is the first");
     }
 
     #[test]

@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
 
 use ratchet_core::claiming::{Persistence, RoundFound, Rounds, SEARCH_TIME, until};
+use ratchet_core::fair::{PARKED_BY_A_CLAIM, Places};
 use ratchet_core::model::{Claim, ClaimRequest, ClaimedJob, JobFlags, JobInput, Settlement};
 use ratchet_core::permit::Budget;
-use ratchet_core::priority::merge_admitted;
+use ratchet_core::priority::{Choice, merge_decided};
 use ratchet_core::time::{self, from_millis, to_millis};
 use ratchet_core::{
     Aging, ClaimToken, InvalidInput, JobId, Json, Name, Priority, RetryPolicy, Route,
+    StoreErrorKind,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::dialect::{Dialect, Lease, Query, Row, Run};
 use crate::failure::{Failure, Result};
+use crate::fair_limits::{Free, Limited, Place};
 use crate::routes::Chosen;
 use crate::row;
 use crate::statement::OwnStatements as _;
@@ -34,17 +37,28 @@ const PERSISTENCE: Persistence = Persistence {
     after_none: 0,
 };
 
-/// Result of one round of a claim. Each round searches once for due jobs.
+/// Result of one round of a claim. Each round searches once for due jobs, and again after it has
+/// parked some.
+#[derive(Default)]
 struct Round {
     /// Whether the cached routes are outdated. If so, the round claimed no jobs.
     outdated: bool,
-    /// Number of candidates, which are the due jobs that the round found.
+    /// Maximum number of jobs that the last search was to take.
+    wanted: usize,
+    /// Number of candidates, which are the due jobs that the last search found.
     candidates: usize,
+    /// Number of jobs that the last search took.
+    taken: usize,
     /// Time of the claim by the database's clock, in milliseconds since 1970.
     now: i64,
     claimed: Vec<ClaimedJob>,
     /// Turn and fair key of each claimed job that had a turn.
     turns: HashMap<JobId, (i64, String)>,
+    /// Queue and fair key of each claimed job whose key may have a limit.
+    limited: HashMap<JobId, Place>,
+    /// Number of jobs that the last search took of each key that may have a limit, with those that
+    /// cannot be read.
+    own: BTreeMap<Place, u64>,
     /// Claimed jobs that cannot be read. Contains the route of each job, if it is known, and the
     /// settlement that ends the job as failed.
     unreadable: Vec<(Option<Route>, Settlement)>,
@@ -57,13 +71,26 @@ struct Round {
     /// The routes for jobs with a fair key, if due jobs of them have no turn. Then the round
     /// claimed no jobs.
     asleep: Vec<i32>,
+    /// Whether limits of fair keys may apply to the jobs, so that the claim must lock their routes.
+    /// Then the round claimed no jobs.
+    has_limits: bool,
+}
+
+/// What a claim may take of the jobs that need permits or whose fair keys have limits.
+struct Allowance {
+    places: Places,
+    /// How many more jobs of each key may run.
+    free: Free,
+    /// The routes from which the claim takes no more jobs: no permit is left, or it has parked as
+    /// many jobs as it may.
+    ended: HashSet<Route>,
 }
 
 impl Round {
-    /// Returns the claimed jobs for which the budget has permits. Uses up the permits in the order
-    /// in which a claim takes jobs: jobs with a fair key in the order of their turns.
-    /// `[permit.order]` `[fair.turn]`
-    fn admit(&self, aging: Aging, budget: &mut Budget) -> HashSet<JobId> {
+    /// Returns up to `limit` of the claimed jobs: those that the allowance admits. Uses up the
+    /// allowance in the order in which a claim takes jobs: jobs with a fair key in the order of
+    /// their turns. `[permit.order]` `[fair.turn]` `[fair.limit.max]`
+    fn admit(&self, aging: Aging, limit: usize, allowed: &mut Allowance) -> HashSet<JobId> {
         let mut levels: BTreeMap<(&Route, Priority, bool), Vec<&ClaimedJob>> = BTreeMap::new();
         for job in &self.claimed {
             let has_turn = self.turns.contains_key(&job.claim.token.job);
@@ -84,9 +111,38 @@ impl Round {
             });
             (priority, jobs)
         });
-        let admit = |stream: usize| budget.take(routes[stream]);
-        let Ok(admitted) = merge_admitted(streams, aging, self.now, usize::MAX, admit);
+        let decide = |stream: usize, id: JobId| {
+            let place = self.limited.get(&id);
+            let key = place.map(|(_, key)| key);
+            let choice = allowed.places.admit(id, routes[stream], key, || {
+                let free = place.and_then(|place| allowed.free.get(place));
+                Ok::<_, Infallible>(free.copied().flatten())
+            })?;
+            if choice == Choice::End {
+                allowed.ended.insert(routes[stream].clone());
+            }
+            Ok(choice)
+        };
+        let Ok(admitted) = merge_decided(streams, aging, self.now, limit, decide);
         admitted.into_iter().collect()
+    }
+
+    /// Adds the jobs of a later search of the same round.
+    fn add(&mut self, later: Self) {
+        let mut claimed = std::mem::take(&mut self.claimed);
+        let mut unreadable = std::mem::take(&mut self.unreadable);
+        let mut expiring = std::mem::take(&mut self.expiring);
+        let refused = self.refused;
+        claimed.extend(later.claimed);
+        unreadable.extend(later.unreadable);
+        expiring.extend(later.expiring);
+        *self = Self {
+            claimed,
+            unreadable,
+            expiring,
+            refused: refused + later.refused,
+            ..later
+        };
     }
 }
 
@@ -99,6 +155,19 @@ struct Look<'a> {
     rounds: &'a Rounds<'a>,
     /// Whether to claim nothing if there are due jobs that have a fair key and no turn.
     wakes: bool,
+    /// Whether limits of fair keys may apply.
+    has_limits: bool,
+}
+
+/// Input of one search of a round.
+struct Search<'a> {
+    /// Maximum number of jobs to claim.
+    wanted: usize,
+    chosen: &'a Chosen,
+    budget: &'a Budget,
+    /// The routes that the transaction has locked because of limits. `None` if the search claims
+    /// nothing where limits may apply.
+    limited: Option<&'a Limited>,
 }
 
 impl<D: Dialect> SqlStore<D> {
@@ -123,6 +192,7 @@ impl<D: Dialect> SqlStore<D> {
         let mut end = None;
         // Jobs that are still without a turn afterwards are locked by other transactions.
         let mut wakes = true;
+        let mut has_limits = false;
         while rounds.begin_round() {
             let wanted = request.limit.saturating_sub(claimed.len());
             let look = Look {
@@ -130,6 +200,7 @@ impl<D: Dialect> SqlStore<D> {
                 wanted,
                 rounds: &rounds,
                 wakes,
+                has_limits,
             };
             let round = match until(end, self.round(&look)).await {
                 Some(Ok(round)) => round,
@@ -148,6 +219,13 @@ impl<D: Dialect> SqlStore<D> {
                     _ => break,
                 }
             }
+            if round.has_limits {
+                has_limits = true;
+                continue;
+            }
+            if has_limits {
+                wakes = false;
+            }
             if !round.asleep.is_empty() {
                 wakes = false;
                 match until(end, self.wake(&round.asleep)).await {
@@ -158,9 +236,9 @@ impl<D: Dialect> SqlStore<D> {
             }
             first.get_or_insert(round.now);
             let found = RoundFound {
-                wanted,
+                wanted: round.wanted,
                 candidates: round.candidates,
-                taken: round.claimed.len() + round.unreadable.len() + round.refused,
+                taken: round.taken,
                 bounded: round.bounded,
                 // The next round may find other jobs: it skips the resources whose permits this
                 // round has used up, and the unreadable jobs have released their permits.
@@ -207,12 +285,30 @@ impl<D: Dialect> SqlStore<D> {
     async fn round(&self, look: &Look<'_>) -> Result<Round> {
         let mut chosen = self.routes().chosen(look.request);
         let mut lease = self.lease().await?;
+        if look.has_limits {
+            lease.begin().await?;
+            let taken = self.take_limited(&mut lease, look, chosen).await;
+            return match lease.end(taken).await {
+                // The transaction has changed nothing.
+                Err(failure) if failure.refuted => Ok(Round {
+                    outdated: true,
+                    ..Round::default()
+                }),
+                taken => taken,
+            };
+        }
         if chosen.needs_permits() {
             self.leave_used_up_out(&mut lease, &mut chosen).await?;
         }
         if !chosen.needs_permits() {
             let unlimited = Budget::default();
-            let mut round = self.take(&mut lease, look, &chosen, &unlimited).await?;
+            let search = Search {
+                wanted: look.wanted,
+                chosen: &chosen,
+                budget: &unlimited,
+                limited: None,
+            };
+            let mut round = self.take(&mut lease, look, &search).await?;
             self.read_expiries(&mut lease, &mut round).await?;
             return Ok(round);
         }
@@ -229,32 +325,147 @@ impl<D: Dialect> SqlStore<D> {
         look: &Look<'_>,
         mut chosen: Chosen,
     ) -> Result<Round> {
-        let mut budget = self.lock_permits(lease, &mut chosen).await?;
-        let mut round = self.take(lease, look, &chosen, &budget).await?;
+        let budget = self.lock_permits(lease, &mut chosen).await?;
+        let mut round = self.take_allowed(lease, look, chosen, budget, None).await?;
         round.bounded = true;
-        let mut refused = Vec::new();
+        self.read_expiries(lease, &mut round).await?;
+        Ok(round)
+    }
+
+    /// Claims due jobs, some of which have fair keys with limits. Must run in a transaction. First
+    /// gives turns to parked jobs for which places are free, and then to due jobs that sleep.
+    ///
+    /// Locks the routes, and then the permits, until the transaction ends. No call locks a route
+    /// while it has locked a permit.
+    ///
+    /// # Errors
+    /// A failure that is `refuted` if the cached routes are outdated.
+    async fn take_limited(
+        &self,
+        lease: &mut D::Lease,
+        look: &Look<'_>,
+        mut chosen: Chosen,
+    ) -> Result<Round> {
+        let limited = self.lock_limited(lease, &chosen).await?;
+        if let Some(turns) = self.sql().own.turns() {
+            self.wake_parked(lease, &turns, &chosen, &limited).await?;
+            let fair = chosen.fair();
+            if look.wakes && !fair.is_empty() {
+                self.wake_inside(lease, &turns, &fair).await?;
+            }
+        }
+        if chosen.needs_permits() {
+            self.leave_used_up_out(lease, &mut chosen).await?;
+        }
+        let bounded = chosen.needs_permits();
+        let budget = match bounded {
+            true => self.lock_permits(lease, &mut chosen).await?,
+            false => Budget::default(),
+        };
+        let mut round = self
+            .take_allowed(lease, look, chosen, budget, Some(&limited))
+            .await?;
+        if round.outdated {
+            let mut failure = Failure::new(StoreErrorKind::Contention, D::ROUTES_MISSING);
+            failure.refuted = true;
+            return Err(failure);
+        }
+        round.bounded = bounded;
+        self.read_expiries(lease, &mut round).await?;
+        Ok(round)
+    }
+
+    /// Claims due jobs, and undoes the claims for which no permit is left. Parks the jobs of fair
+    /// keys that are at their limits, and then searches for others. The permits and the routes in
+    /// `limited` must be locked.
+    async fn take_allowed(
+        &self,
+        lease: &mut D::Lease,
+        look: &Look<'_>,
+        mut chosen: Chosen,
+        budget: Budget,
+        limited: Option<&Limited>,
+    ) -> Result<Round> {
+        let mut allowed = Allowance {
+            places: Places::new(budget),
+            free: Free::new(),
+            ended: HashSet::new(),
+        };
+        let mut all = Round::default();
+        let mut wanted = look.wanted;
+        loop {
+            let search = Search {
+                wanted,
+                chosen: &chosen,
+                budget: allowed.places.budget(),
+                limited,
+            };
+            let mut round = self.take(lease, look, &search).await?;
+            if limited.is_some() {
+                let own = std::mem::take(&mut round.own);
+                self.count_free(lease, &own, &mut allowed.free).await?;
+            }
+            let left = look.wanted - all.claimed.len();
+            let parked = self
+                .keep_allowed(lease, look, &mut round, left, &mut allowed)
+                .await?;
+            let found_all = round.taken < wanted;
+            all.add(round);
+            if parked == 0 || found_all || all.claimed.len() >= look.wanted {
+                return Ok(all);
+            }
+            // More jobs than wanted, so that the number of searches does not grow with that of the
+            // jobs to park.
+            wanted = (2 * wanted).min(PARKED_BY_A_CLAIM.max(look.wanted));
+            let ended = &allowed.ended;
+            chosen.routes.retain(|(_, route)| !ended.contains(route));
+        }
+    }
+
+    /// Keeps up to `limit` claims of a round. Undoes the others, and parks their jobs if no places
+    /// are free. Returns the number of parked jobs.
+    async fn keep_allowed(
+        &self,
+        lease: &mut D::Lease,
+        look: &Look<'_>,
+        round: &mut Round,
+        limit: usize,
+        allowed: &mut Allowance,
+    ) -> Result<usize> {
+        let mut undone = Vec::new();
         // An unreadable job also needs a permit, which it holds until it has failed.
         round.unreadable.retain(|(route, failed)| {
-            let admitted = route.as_ref().is_none_or(|route| budget.take(route));
+            let admitted = route
+                .as_ref()
+                .is_none_or(|route| allowed.places.budget().take(route));
             if !admitted {
-                refused.push(failed.token.job);
+                undone.push(failed.token.job);
             }
             admitted
         });
-        let admitted = round.admit(look.request.aging, &mut budget);
-        round.claimed.retain(|job| {
-            let job = job.claim.token.job;
-            if !admitted.contains(&job) {
-                refused.push(job);
+        let before = allowed.places.parked().len();
+        let admitted = round.admit(look.request.aging, limit, allowed);
+        let parked: HashSet<JobId> = allowed.places.parked()[before..].iter().copied().collect();
+        let (mut refused, mut full) = (undone.len(), Vec::new());
+        for mut job in std::mem::take(&mut round.claimed) {
+            let id = job.claim.token.job;
+            if admitted.contains(&id) {
+                job.claim.limited = allowed.places.is_limited(id);
+                round.claimed.push(job);
+            } else if parked.contains(&id) {
+                full.push(job);
+            } else {
+                let rest = allowed.places.budget().rest(&job.claim.route);
+                refused += usize::from(rest == Some(0));
+                undone.push(id);
             }
-            admitted.contains(&job)
-        });
-        if !refused.is_empty() {
-            self.unclaim(lease, &refused).await?;
         }
-        round.refused = refused.len();
-        self.read_expiries(lease, &mut round).await?;
-        Ok(round)
+        self.park(lease, &full).await?;
+        if !undone.is_empty() {
+            self.unclaim(lease, &undone).await?;
+        }
+        round.refused = refused;
+        Ok(full.len())
     }
 
     /// Adds their expiries to the claims. `[expiry.claim]`
@@ -277,9 +488,9 @@ impl<D: Dialect> SqlStore<D> {
         &self,
         lease: &mut D::Lease,
         look: &Look<'_>,
-        chosen: &Chosen,
-        budget: &Budget,
+        search: &Search<'_>,
     ) -> Result<Round> {
+        let Search { chosen, budget, .. } = search;
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let wanted = chosen.wanted();
         let ids: Vec<i32> = wanted.iter().map(|one| one.id).collect();
@@ -304,43 +515,55 @@ impl<D: Dialect> SqlStore<D> {
             ])
             .bind(chosen.last.id)
             .bind(look.request.aging.interval_millis())
-            .bind(number(look.rounds.candidates_for(look.wanted)))
-            .bind(number(look.wanted))
+            .bind(number(look.rounds.candidates_for(search.wanted)))
+            .bind(number(search.wanted))
             .bind(look.request.node.as_uuid())
             .bind(look.request.payloads)
             .bind(chosen.last.stamp);
         let with_turns = self.sql().own.turns().is_some();
         let fair: Vec<i32> = chosen.fair();
         if with_turns {
-            claim = claim.bind(&fair).bind(look.wakes);
+            claim = claim
+                .bind(&fair)
+                .bind(look.wakes && search.limited.is_none());
         }
         let with_queues = self.with_queues();
         if with_queues {
             claim = claim.bind(&chosen.shared()).bind(&chosen.excluded());
         }
+        let with_limits = self.sql().own.limits().is_some();
+        if with_limits {
+            let of_queues = chosen.of_queues.iter().map(|(id, _)| *id);
+            let unlocked: Vec<i32> = match search.limited {
+                None => of_queues.collect(),
+                Some(_) => Vec::new(),
+            };
+            let none = Limited::default();
+            let limited = search.limited.unwrap_or(&none);
+            claim = claim
+                .bind(&unlocked)
+                .bind(&limited.each)
+                .bind(&limited.some);
+        }
         let rows = lease.rows(claim).await?;
         let mut round = Round {
-            outdated: false,
-            candidates: 0,
-            now: 0,
+            wanted: search.wanted,
             claimed: Vec::with_capacity(rows.len()),
-            turns: HashMap::new(),
-            unreadable: Vec::new(),
-            refused: 0,
-            expiring: Vec::new(),
-            bounded: false,
-            asleep: Vec::new(),
+            ..Round::default()
         };
         for row in &rows {
             round.outdated = !row.try_get::<bool>(0)?;
             round.candidates = row::count(row.try_get::<i64>(1)?, "candidates")?;
             round.now = row.try_get(2)?;
-            if with_turns && row.try_get(21)? {
-                round.asleep.clone_from(&fair);
+            match with_turns.then(|| row.try_get(21)).transpose()? {
+                None | Some(0_i32) => {}
+                Some(1) => round.asleep.clone_from(&fair),
+                Some(_) => round.has_limits = true,
             }
             let Some(id) = row.try_get::<Option<Uuid>>(3)? else {
                 break;
             };
+            round.taken += 1;
             let node = Some(look.request.node);
             let now = from_millis(round.now);
             let token = ClaimToken::new(id.into(), row::seq(row, 4)?, node, now);
@@ -351,6 +574,15 @@ impl<D: Dialect> SqlStore<D> {
             };
             let route = row.try_get(5).ok();
             let route = route.and_then(|route| chosen.get(route, queue));
+            let flags: JobFlags = row.try_get(20).unwrap_or_default();
+            let mut place = None;
+            if search.limited.is_some()
+                && flags.has_any(JobFlags::LIMITED)
+                && let (Some(route), Ok(Some(key))) = (&route, row::name(row, 23, "fair_key"))
+            {
+                let of_key = place.insert((route.queue.clone(), key));
+                *round.own.entry(of_key.clone()).or_default() += 1;
+            }
             match decode(row, token, route.clone(), look.request.payloads) {
                 Ok(job) => {
                     if with_turns && let Some(turn) = row.try_get(22)? {
@@ -359,7 +591,10 @@ impl<D: Dialect> SqlStore<D> {
                         let key = key.unwrap_or_default();
                         round.turns.insert(job.claim.token.job, (turn, key));
                     }
-                    if row.try_get::<JobFlags>(20)?.has_any(JobFlags::EXPIRES) {
+                    if let Some(place) = place {
+                        round.limited.insert(job.claim.token.job, place);
+                    }
+                    if flags.has_any(JobFlags::EXPIRES) {
                         round.expiring.push(id);
                     }
                     round.claimed.push(job);

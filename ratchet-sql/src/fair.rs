@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ratchet_core::fair::{Last, Level, WOKEN_BY_A_CLAIM};
+use ratchet_core::fair::{FIRST_PARKED, Last, Level, WOKEN_BY_A_CLAIM};
 use ratchet_core::model::FairKey;
 use uuid::Uuid;
 
@@ -29,7 +29,7 @@ pub(crate) struct Turned<'a> {
     pub(crate) priority: i16,
     pub(crate) key: &'a str,
     pub(crate) cost: u32,
-    /// When the job is due. `None` if it is certainly due.
+    /// When the job is due. `None` if it is due now.
     pub(crate) run_at: Option<i64>,
 }
 
@@ -44,11 +44,17 @@ impl Levels {
     /// Returns the turn of the next job. The job must be one for which the levels were read. `None`
     /// if the job is not due yet.
     pub(crate) fn give(&mut self, job: &Turned<'_>) -> Option<i64> {
-        let due = job.run_at.is_none_or(|run_at| run_at <= self.now);
+        let run_at = job.run_at.unwrap_or(self.now);
         let level = self.levels.get_mut(&(job.route, job.priority));
         level
-            .filter(|_| due)
-            .map(|level| level.give(job.key, job.cost))
+            .filter(|_| run_at <= self.now)
+            .map(|level| level.give_due(job.key, job.cost, run_at))
+    }
+
+    /// Returns the turn of the next job, which was parked and is woken.
+    fn give_woken(&mut self, job: &Turned<'_>) -> Option<i64> {
+        let level = self.levels.get_mut(&(job.route, job.priority))?;
+        Some(level.give(job.key, job.cost))
     }
 }
 
@@ -70,15 +76,17 @@ impl<D: Dialect> SqlStore<D> {
             return Ok(None);
         }
         on.rows(sql.lock_routes.query().bind(&routes)).await?;
-        self.read_levels(on, &sql, jobs).await.map(Some)
+        self.read_levels(on, &sql, jobs, i64::MAX).await.map(Some)
     }
 
-    /// Reads what the turns of these jobs depend on. Their routes must be locked.
+    /// Reads what the turns of these jobs depend on. Their routes must be locked. The last pending
+    /// job of each key is the last one with a turn below `end`.
     async fn read_levels(
         &self,
         on: &mut impl Run<D>,
         sql: &TurnStatements<'_, D>,
         jobs: &[Turned<'_>],
+        end: i64,
     ) -> Result<Levels> {
         let wanted = jobs.iter().map(|job| (job.route, job.priority, job.key));
         let mut wanted: Vec<(i32, i16, &str)> = wanted.collect();
@@ -92,6 +100,7 @@ impl<D: Dialect> SqlStore<D> {
             ("priority", &priorities),
             ("fair_key", &keys),
         ]);
+        let find = find.bind(end);
         let rows = on.rows(find).await?;
         let mut levels = Levels {
             levels: HashMap::new(),
@@ -116,19 +125,32 @@ impl<D: Dialect> SqlStore<D> {
             self.lock_and_read_levels(on, jobs).await?,
             self.sql().own.turns(),
         ) {
-            (Some(levels), Some(sql)) => Self::store_turns(on, &sql, levels, jobs).await,
+            (Some(mut levels), Some(sql)) => {
+                Self::store_turns(on, &sql, jobs, |job| levels.give(job)).await
+            }
             _ => Ok(()),
         }
     }
 
-    /// Gives turns to these jobs, which are stored without them.
+    /// Gives parked jobs turns among those of the other jobs. Their routes must be locked.
+    pub(crate) async fn unpark(
+        &self,
+        on: &mut impl Run<D>,
+        sql: &TurnStatements<'_, D>,
+        jobs: &[Turned<'_>],
+    ) -> Result<()> {
+        let mut levels = self.read_levels(on, sql, jobs, FIRST_PARKED).await?;
+        Self::store_turns(on, sql, jobs, |job| levels.give_woken(job)).await
+    }
+
+    /// Stores the turns of these jobs, which have none or others until now.
     async fn store_turns(
         on: &mut impl Run<D>,
         sql: &TurnStatements<'_, D>,
-        mut levels: Levels,
         jobs: &[Turned<'_>],
+        mut give: impl FnMut(&Turned<'_>) -> Option<i64>,
     ) -> Result<()> {
-        let turns = jobs.iter().map(|job| Some((job.id, levels.give(job)?)));
+        let turns = jobs.iter().map(|job| Some((job.id, give(job)?)));
         let (ids, turns): (Vec<Uuid>, Vec<i64>) = turns.flatten().unzip();
         if ids.is_empty() {
             return Ok(());
@@ -150,7 +172,8 @@ impl<D: Dialect> SqlStore<D> {
         lease.end(woken).await
     }
 
-    async fn wake_inside(
+    /// Does what [`wake`](Self::wake) does. Must run in a transaction.
+    pub(crate) async fn wake_inside(
         &self,
         lease: &mut D::Lease,
         sql: &TurnStatements<'_, D>,
@@ -178,19 +201,19 @@ impl<D: Dialect> SqlStore<D> {
                 priority: row.try_get(2)?,
                 key,
                 cost: cost(row, 4)?,
-                run_at: None,
+                run_at: Some(row.try_get(5)?),
             });
         }
         if sleepers.is_empty() {
             return Ok(());
         }
-        let levels = self.read_levels(lease, sql, &sleepers).await?;
-        Self::store_turns(lease, sql, levels, &sleepers).await
+        let mut levels = self.read_levels(lease, sql, &sleepers, i64::MAX).await?;
+        Self::store_turns(lease, sql, &sleepers, |job| levels.give(job)).await
     }
 }
 
 /// Reads the cost of a job, see [`FairKey::cost_or_unit`].
-fn cost(row: &impl Row, column: usize) -> Result<u32> {
+pub(crate) fn cost(row: &impl Row, column: usize) -> Result<u32> {
     let stored: Option<i32> = row.try_get(column)?;
     Ok(FairKey::cost_or_unit(stored.map(i64::from)))
 }

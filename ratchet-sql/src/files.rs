@@ -5,6 +5,7 @@
 //! line describes the file. A line with two names begins a template, from which [`render`] makes
 //! two statements.
 
+use ratchet_core::fair::FIRST_PARKED;
 use ratchet_core::model::JobFlags;
 
 const MARK: &str = "-- name:";
@@ -167,7 +168,8 @@ pub fn render(name: &str, text: &str) -> String {
     };
     let text = text
         .replace("{behind}", behind)
-        .replace("{descending}", descending);
+        .replace("{descending}", descending)
+        .replace("{parked}", &FIRST_PARKED.to_string());
     JobFlags::WORDS.iter().fold(text, |text, (word, flags)| {
         text.replace(&format!("{{{word}}}"), &flags.bits().to_string())
     })

@@ -19,6 +19,7 @@ mod enqueue;
 mod expiry;
 mod failure;
 mod fair;
+mod fair_limits;
 mod files;
 mod generation;
 mod held;
@@ -69,7 +70,9 @@ pub use migrations::{
 };
 pub use pool::Pool;
 pub use settings::{Settings, in_time, misconfigured};
-pub use statement::{OwnStatements, QueueStatements, Statement, Statements, TurnStatements};
+pub use statement::{
+    LimitStatements, OwnStatements, QueueStatements, Statement, Statements, TurnStatements,
+};
 pub use store::{SqlStore, too_late};
 pub use value::Value;
 pub use within::Savepoint;

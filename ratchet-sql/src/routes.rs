@@ -55,8 +55,11 @@ pub(crate) struct Chosen {
     shared: Vec<(i32, SharedRoute)>,
     /// The queues whose jobs of the shared routes are selected.
     queues: Selection,
-    /// Ids of the routes for jobs with a fair key.
+    /// Ids of the selected routes for jobs with a fair key.
     fair: HashSet<i32>,
+    /// Id and queue of each route for jobs with a fair key in the selected queues, whatever the kind
+    /// and capability, in order of id.
+    pub(crate) of_queues: Vec<(i32, Name)>,
     /// Mark of the last entry that the cache has read from the database.
     pub(crate) last: Mark,
 }
@@ -340,6 +343,7 @@ impl Routes {
             } = known.entries.streams(request);
             let fair = own.iter().filter(|(mark, _)| known.entries.is_fair(*mark));
             Chosen {
+                of_queues: fair_routes(known, |queue| request.queues.contains(queue)),
                 fair: fair.map(|(mark, _)| mark.id).collect(),
                 routes: own
                     .into_iter()
@@ -355,9 +359,21 @@ impl Routes {
         })
     }
 
+    /// Returns the id and the queue of each route for jobs with a fair key in these queues.
+    pub(crate) fn fair(&self, in_queue: impl Fn(&Name) -> bool) -> Vec<(i32, Name)> {
+        self.read(|known| fair_routes(known, in_queue))
+    }
+
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
         read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn fair_routes(known: &Known, in_queue: impl Fn(&Name) -> bool) -> Vec<(i32, Name)> {
+    let fair = known.entries.fair_routes();
+    let fair = fair.filter(|(_, route)| in_queue(&route.queue));
+    fair.map(|(mark, route)| (mark.id, route.queue.clone()))
+        .collect()
 }
 
 /// Reads the mark in a row of the statement `load_routes`.

@@ -101,6 +101,14 @@ pub trait OwnStatements<D>: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Returns the statements that limit the running jobs of fair keys. `None` means that the
+    /// dialect does not support limits. With `Some`, [`turns`](Self::turns) returns statements too,
+    /// and the statement `claim_jobs` has the parameters for limits. Each statement that takes
+    /// places or turns away from jobs notes this in the table `freed`.
+    fn limits(&self) -> Option<LimitStatements<'_, D>> {
+        None
+    }
+
     /// Returns the statements that move jobs out of shared routes. `None` means that the dialect
     /// gives each queue routes of its own. With `Some`, the statements that store, claim, list and
     /// count jobs have the parameters and columns for the queues of shared routes.
@@ -138,6 +146,28 @@ pub struct TurnStatements<'a, D> {
     pub find_turns: &'a Statement<D>,
     pub find_sleepers: &'a Statement<D>,
     pub give_turns: &'a Statement<D>,
+}
+
+/// The statements that limit the running jobs of fair keys, see [`ratchet_core::fair`].
+#[derive(Debug)]
+#[expect(
+    missing_docs,
+    reason = "each statement begins with a comment that describes it"
+)]
+pub struct LimitStatements<'a, D> {
+    pub set_fair_limit: &'a Statement<D>,
+    pub remove_fair_limit: &'a Statement<D>,
+    pub list_fair_limits: &'a Statement<D>,
+    pub find_fair_limits: &'a Statement<D>,
+    pub flag_limited: &'a Statement<D>,
+    pub free_parked: &'a Statement<D>,
+    pub lock_limited: &'a Statement<D>,
+    pub take_freed: &'a Statement<D>,
+    pub keep_freed: &'a Statement<D>,
+    pub count_limited: &'a Statement<D>,
+    pub parked_levels: &'a Statement<D>,
+    pub first_parked: &'a Statement<D>,
+    pub park_jobs: &'a Statement<D>,
 }
 
 /// Defines the statements of a dialect. The arguments name all statement files, in the order of the

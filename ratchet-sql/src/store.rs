@@ -419,6 +419,10 @@ macro_rules! store {
                 Some(self.$shared())
             }
 
+            fn fair(&self) -> Option<&dyn ::ratchet_core::store::FairStore> {
+                self.$shared().fair()
+            }
+
             fn rates(&self) -> Option<&dyn ::ratchet_core::store::RateStore> {
                 Some(self.$shared())
             }

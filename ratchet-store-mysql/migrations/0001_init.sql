@@ -32,8 +32,9 @@ CREATE TABLE {schema}.fair_routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 has a unique key, 2 has a timeout or a stall timeout, 4 has a lane, 8 waits for other
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
--- permit, 256 has an expiry. claimed_at, last_report, node and cancel_requested belong to the
--- current claim if the job is running, and otherwise remain from the last one. ran_for_us belongs
+-- permit, 256 has an expiry, 512 was claimed while its fair key had a limit. claimed_at,
+-- last_report, node and cancel_requested belong to the current claim if the job is running, and
+-- otherwise remain from the last one. ran_for_us belongs
 -- to the claim that succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if
 -- the job has no turn. A running job has the turn with which it was claimed.
 -- jobs_claim: the claim order of each route and priority; also the running jobs of each route.
@@ -260,6 +261,27 @@ CREATE TABLE {schema}.rates (
     tat     BIGINT NOT NULL,
     granted BOOLEAN NOT NULL,
     PRIMARY KEY (`key`)
+) {table};
+
+-- The most jobs of each fair key that may run at once in a queue. queue may be a pattern such as
+-- 'mail*'. fair_key is '' if the limit is for each key.
+CREATE TABLE {schema}.fair_limits (
+    queue       VARCHAR(128) NOT NULL,
+    fair_key    VARCHAR(128) NOT NULL,
+    max_running BIGINT NOT NULL,
+    PRIMARY KEY (queue, fair_key),
+    INDEX fair_limits_key (fair_key, queue),
+    CHECK (max_running >= 0)
+) {table};
+
+-- The fair keys of which parked jobs may get turns: a place may be free, or the limit was changed.
+-- A key may have several rows. The next claim from the queue of the route deletes them.
+CREATE TABLE {schema}.freed (
+    id       BIGINT NOT NULL AUTO_INCREMENT,
+    route    INT NOT NULL,
+    fair_key VARCHAR(128) NOT NULL,
+    PRIMARY KEY (id),
+    INDEX freed_route (route, id)
 ) {table};
 
 -- Recurring definitions.

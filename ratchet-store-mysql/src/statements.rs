@@ -1,7 +1,7 @@
 //! Loads the text of every statement. The comment of a statement names the contract clauses that it
 //! implements, and the tables and indexes that it reads.
 
-use ratchet_sql::{OwnStatements, TurnStatements};
+use ratchet_sql::{LimitStatements, OwnStatements, TurnStatements};
 
 use crate::dialect::Mysql;
 use crate::words::TableNames;
@@ -34,6 +34,24 @@ impl OwnStatements<Mysql> for Own {
         Some(&self.enqueue_job)
     }
 
+    fn limits(&self) -> Option<LimitStatements<'_, Mysql>> {
+        Some(LimitStatements {
+            set_fair_limit: &self.set_fair_limit,
+            remove_fair_limit: &self.remove_fair_limit,
+            list_fair_limits: &self.list_fair_limits,
+            find_fair_limits: &self.find_fair_limits,
+            flag_limited: &self.flag_limited,
+            free_parked: &self.free_parked,
+            lock_limited: &self.lock_limited,
+            take_freed: &self.take_freed,
+            keep_freed: &self.keep_freed,
+            count_limited: &self.count_limited,
+            parked_levels: &self.parked_levels,
+            first_parked: &self.first_parked,
+            park_jobs: &self.park_jobs,
+        })
+    }
+
     fn turns(&self) -> Option<TurnStatements<'_, Mysql>> {
         Some(TurnStatements {
             lock_routes: &self.lock_routes,
@@ -60,7 +78,9 @@ ratchet_sql::dialect_statements! { Mysql;
     locks: ;
     nodes: await_label;
     queues: await_claims;
-    permits: ;
+    permits: set_fair_limit remove_fair_limit list_fair_limits find_fair_limits flag_limited
+        free_parked lock_limited take_freed keep_freed count_limited parked_levels first_parked
+        park_jobs;
     recurring: ;
     archive: ;
     schema: foreign_engines server_settings cluster_size own_encryption;

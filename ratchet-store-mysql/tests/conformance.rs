@@ -21,7 +21,12 @@ fn main() -> ExitCode {
     // Fewer histories than by default, because a history takes several times as long as on SQLite.
     let powers = [
         Power::STORE,
-        &[Power::FairKeys, Power::Transactions, Power::RowLocks],
+        &[
+            Power::FairKeys,
+            Power::FairLimits,
+            Power::Transactions,
+            Power::RowLocks,
+        ],
     ]
     .concat();
     let suite = Suite::new("mysql", &powers).histories(40);

@@ -27,8 +27,9 @@ CREATE TABLE {schema}.routes (
 -- state: 0 pending, 1 blocked, 2 paused, 3 running, 4 succeeded, 5 failed, 6 cancelled.
 -- flags: 1 has a unique key, 2 has a timeout or a stall timeout, 4 has a lane, 8 waits for other
 -- jobs or for a signal, 16 has children, 32 is in a batch, 64 has tags, 128 its route names a
--- permit, 256 has an expiry. claimed_at, last_report, node and cancel_requested belong to the
--- current claim if the job is running, and otherwise remain from the last one. ran_for_us belongs
+-- permit, 256 has an expiry, 512 was claimed while its fair key had a limit. claimed_at,
+-- last_report, node and cancel_requested belong to the current claim if the job is running, and
+-- otherwise remain from the last one. ran_for_us belongs
 -- to the claim that succeeded. fair_key and fair_cost are NULL without a fair key. turn is NULL if
 -- the job has no turn. queue is NULL unless the job has a shared route.
 CREATE TABLE {schema}.jobs (
@@ -204,6 +205,23 @@ CREATE TABLE {schema}.rates (
     granted boolean NOT NULL
 );
 
+-- The most jobs of each fair key that may run at once in a queue. queue may be a pattern such as
+-- 'mail*'. fair_key is '' if the limit is for each key.
+CREATE TABLE {schema}.fair_limits (
+    queue       text COLLATE "C" NOT NULL,
+    fair_key    text COLLATE "C" NOT NULL,
+    max_running bigint NOT NULL CHECK (max_running >= 0),
+    PRIMARY KEY (queue, fair_key)
+);
+
+-- The fair keys of which parked jobs may get turns: a place may be free, or the limit was changed.
+-- A key may have several rows. The next claim from the queue of the route deletes them.
+CREATE TABLE {schema}.freed (
+    id       bigint GENERATED ALWAYS AS IDENTITY,
+    route    integer NOT NULL,
+    fair_key text COLLATE "C" NOT NULL
+);
+
 -- Recurring definitions.
 -- definition: JSON with the schedule, bounds, policies and the settings that its jobs share.
 -- revision: grows with every change, claim and firing. claimed_until: when the claim expires.
@@ -355,6 +373,10 @@ ALTER TABLE {schema}.expiries SET (fillfactor = 10, vacuum_truncate = off);
 INSERT INTO {schema}.expiries (job, expires_at)
 SELECT '00000000-0000-0000-0000-000000000000', 0 FROM generate_series(1, 1500);
 DELETE FROM {schema}.expiries;
+ALTER TABLE {schema}.freed SET (fillfactor = 10, vacuum_truncate = off);
+INSERT INTO {schema}.freed (route, fair_key)
+SELECT 0, repeat(' ', 600) FROM generate_series(1, 128);
+DELETE FROM {schema}.freed;
 
 -- Leave room on each page for new row versions. Vacuum after a number of changed rows, not a share
 -- of the table, and without pauses, because dead rows slow a queue down.
@@ -411,6 +433,11 @@ ALTER TABLE {schema}.expiries SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
     autovacuum_vacuum_cost_delay = 0
 );
+ALTER TABLE {schema}.freed SET (
+    fillfactor = 100,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0
+);
 -- A few rows that change all the time, and stay on their page if there is room.
 ALTER TABLE {schema}.nodes SET (fillfactor = 50);
 ALTER TABLE {schema}.locks SET (fillfactor = 50);
@@ -442,6 +469,7 @@ ALTER TABLE {schema}.batches ADD CONSTRAINT batches_pkey PRIMARY KEY (id);
 ALTER TABLE {schema}.batch_jobs ADD CONSTRAINT batch_jobs_pkey PRIMARY KEY (job);
 ALTER TABLE {schema}.signals ADD CONSTRAINT signals_pkey PRIMARY KEY (job);
 ALTER TABLE {schema}.expiries ADD CONSTRAINT expiries_pkey PRIMARY KEY (job);
+ALTER TABLE {schema}.freed ADD CONSTRAINT freed_pkey PRIMARY KEY (route, id);
 
 -- The claim order within one route and priority, for pending jobs only.
 CREATE INDEX jobs_claim ON {schema}.jobs (route, priority, run_at, id) WHERE state = 0;
@@ -463,6 +491,10 @@ CREATE INDEX jobs_queue ON {schema}.jobs (queue, route, priority, run_at, id)
 CREATE INDEX jobs_running ON {schema}.jobs (node) WHERE state = 3;
 -- The holders of permits, counted by route. It costs nothing for other jobs.
 CREATE INDEX jobs_permits ON {schema}.jobs (route) WHERE state = 3 AND flags & 128 <> 0;
+-- The running jobs of fair keys with limits, counted by route and key. It costs nothing for others.
+CREATE INDEX jobs_limited ON {schema}.jobs (route, fair_key) WHERE state = 3 AND flags & 512 <> 0;
+-- The limits of each key of a queue or pattern.
+CREATE INDEX fair_limits_each ON {schema}.fair_limits (queue) WHERE fair_key = '';
 -- The finished jobs, the longest finished first: for purges and lists of dead letters.
 CREATE INDEX jobs_finished ON {schema}.jobs (state, finished_at) WHERE state >= 4;
 -- Blocked and paused jobs, which are in no other partial index.

@@ -1,7 +1,7 @@
 //! Loads the text of every statement. The comment of a statement names the contract clauses that it
 //! implements, and the tables and indexes that it reads.
 
-use ratchet_sql::{OwnStatements, PATIENCE, QueueStatements, TurnStatements};
+use ratchet_sql::{LimitStatements, OwnStatements, PATIENCE, QueueStatements, TurnStatements};
 
 use crate::dialect::Postgres;
 
@@ -73,6 +73,24 @@ impl OwnStatements<Postgres> for Own {
         })
     }
 
+    fn limits(&self) -> Option<LimitStatements<'_, Postgres>> {
+        Some(LimitStatements {
+            set_fair_limit: &self.set_fair_limit,
+            remove_fair_limit: &self.remove_fair_limit,
+            list_fair_limits: &self.list_fair_limits,
+            find_fair_limits: &self.find_fair_limits,
+            flag_limited: &self.flag_limited,
+            free_parked: &self.free_parked,
+            lock_limited: &self.lock_limited,
+            take_freed: &self.take_freed,
+            keep_freed: &self.keep_freed,
+            count_limited: &self.count_limited,
+            parked_levels: &self.parked_levels,
+            first_parked: &self.first_parked,
+            park_jobs: &self.park_jobs,
+        })
+    }
+
     fn turns(&self) -> Option<TurnStatements<'_, Postgres>> {
         Some(TurnStatements {
             lock_routes: &self.lock_routes,
@@ -95,7 +113,9 @@ ratchet_sql::dialect_statements! { Postgres;
     locks: own_session rebind_locks;
     nodes: await_label;
     queues: misplaced_jobs move_jobs await_claims notify_queues;
-    permits: ;
+    permits: set_fair_limit remove_fair_limit list_fair_limits find_fair_limits flag_limited
+        free_parked lock_limited take_freed keep_freed count_limited parked_levels first_parked
+        park_jobs;
     recurring: ;
     archive: ;
     schema: find_schema identify held_by_prepared held_by_slots invalid_indexes own_encryption

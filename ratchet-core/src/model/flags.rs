@@ -39,6 +39,9 @@ impl JobFlags {
     pub const PERMIT: Self = Self(128);
     /// The job has an expiry.
     pub const EXPIRES: Self = Self(256);
+    /// The job was claimed while the fair key of the job had a limit. While the job does not run,
+    /// the flag has no meaning.
+    pub const LIMITED: Self = Self(512);
     /// The end of the job may affect its lane, its children or its batch.
     pub const AWAITED: Self = Self::LANE.or(Self::FOLLOWED);
     /// The end of the job may affect its children or its batch.
@@ -47,7 +50,7 @@ impl JobFlags {
     pub const LINKED: Self = Self::WAITS.or(Self::BATCH);
 
     /// The flags that SQL statements use, each with the name of its placeholder.
-    pub const WORDS: [(&'static str, Self); 10] = [
+    pub const WORDS: [(&'static str, Self); 11] = [
         ("unique_key", Self::UNIQUE_KEY),
         ("timeouts", Self::TIMEOUTS),
         ("lane", Self::LANE),
@@ -58,6 +61,7 @@ impl JobFlags {
         ("permit", Self::PERMIT),
         ("awaited", Self::AWAITED),
         ("expires", Self::EXPIRES),
+        ("limited", Self::LIMITED),
     ];
 
     /// Returns the flags of a new job, for which no other job waits yet.
@@ -138,6 +142,6 @@ mod tests {
     #[test]
     fn the_bits_never_change() {
         let bits = JobFlags::WORDS.map(|(_, flag)| flag.bits());
-        assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 52, 256]);
+        assert_eq!(bits, [1, 2, 4, 8, 16, 32, 64, 128, 52, 256, 512]);
     }
 }

@@ -10,7 +10,11 @@
 -- candidates.
 --
 -- $9 are those of the routes whose jobs have fair keys. If $10 and due jobs of these routes have no
--- turn, claims nothing and returns true in the column after the flags.
+-- turn, claims nothing, and the column after the flags is 1. $11 are all routes for jobs with fair
+-- keys in the wanted queues, or none if the transaction has locked those of the queues with limits.
+-- If parked jobs of $11 may get turns, or if limits apply to jobs of $11 and $9 that could be
+-- claimed, claims nothing, and the column is 2. $12 are the routes in whose queues each key has a
+-- limit, and $13 those in whose queues some keys have one: the flag of their jobs (512) is set.
 --
 -- Claims share the first gate, which a pause locks alone (await_claims). The statement then reads
 -- the first entry of jobs_claim for each route and priority. Only the $4 first of these ranges, in
@@ -21,8 +25,8 @@
 -- condition is checked again on each locked row. No index is locked except the primary key, and
 -- under READ COMMITTED there are no gap locks.
 --
--- [fair.turn] [fair.due] Of the routes in $9, reads the jobs with a turn in jobs_state, in the
--- order of the turns (nr), whatever their due times. A merge takes a job only after all jobs before
+-- [fair.turn] [fair.due] [fair.limit.others] Of the routes in $9, reads the jobs with a turn in
+-- jobs_state, in the order of the turns (nr), whatever their due times, and not the parked ones. A merge takes a job only after all jobs before
 -- it in its range. To sort in the same way, each of these jobs has the due time and the id of the
 -- last in claim order of the jobs up to itself. Both are one text, its place, because the server has
 -- no maximum of two columns: the due time plus an offset, which has 16 digits even if the due time
@@ -32,7 +36,7 @@
 -- if $9 is empty. A running job keeps the turn with which it was claimed until the claim ends, so
 -- that unclaim_jobs gives it back. But turns has no row of it.
 /* undivided */
-SET @now = {now}, @wanted = $1, @due = '', @looked = 0,
+SET @now = {now}, @wanted = $1, @due = '', @looked = 0, @asleep = FALSE, @limited = FALSE,
     @proven = COALESCE((SELECT last.id = $2 AND last.stamp = $8 FROM {schema}.routes AS last
                         ORDER BY last.id DESC LIMIT 1), $2 = 0);
 BEGIN;
@@ -48,6 +52,28 @@ SELECT $10 AND EXISTS (
              AND job.turn_level = -wanted.route
            ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) <= @now
 ) INTO @asleep;
+{end}
+{some $11}
+SELECT COUNT(*) > 0 INTO @limited
+FROM {schema}.routes AS route FORCE INDEX (PRIMARY)
+WHERE route.id IN ($11)
+  AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = $6 AND status <> 1)
+  AND route.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
+  AND (EXISTS (SELECT 1 FROM {schema}.freed AS freed FORCE INDEX (freed_route)
+               WHERE freed.route = route.id)
+       OR (route.id IN ($9)
+           AND (EXISTS (SELECT 1 FROM {schema}.fair_limits AS own FORCE INDEX (PRIMARY)
+                        WHERE own.queue = route.queue)
+                OR EXISTS (SELECT 1 FROM {schema}.fair_limits AS pattern FORCE INDEX (fair_limits_key)
+                           WHERE pattern.fair_key = '' AND RIGHT(pattern.queue, 1) = '*'
+                             AND LEFT(route.queue, CHAR_LENGTH(pattern.queue) - 1)
+                                 = LEFT(pattern.queue, CHAR_LENGTH(pattern.queue) - 1)))
+           AND (@asleep OR EXISTS (
+               SELECT 1 FROM {levels} AS level
+               WHERE (SELECT job.turn_place FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
+                      WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
+                        AND job.turn_level = 8 * route.id + level.priority
+                      ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) < {parked}))));
 {end}
 SELECT GROUP_CONCAT(CONCAT(
            '(SELECT id, run_at, ', due.priority,
@@ -67,7 +93,7 @@ SELECT GROUP_CONCAT(CONCAT(
                                             4000000000000000) AS run_at
                            FROM {schema}.jobs FORCE INDEX (jobs_state)
                            WHERE state = 0 AND finished_at IS NULL AND holder IS NULL
-                             AND turn_level = ', due.level, '
+                             AND turn_level = ', due.level, ' AND turn_place < {parked}
                            ORDER BY turn_place, turn_key, id
                            LIMIT ', LEAST($4, COALESCE(due.most, $4)), '
                        ) AS next
@@ -88,6 +114,7 @@ FROM (
                 FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
                 WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
                   AND job.turn_level = 8 * wanted.route + level.priority
+                  AND job.turn_place < {parked}
                 ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) ELSE{end}
                (SELECT CONCAT(LEAST(GREATEST(job.run_at, -4000000000000000), 4000000000000000)
                               + 5000000000000000, HEX(job.id))
@@ -96,7 +123,7 @@ FROM (
                 ORDER BY job.run_at, job.id LIMIT 1){some $9} END{end} AS first
         FROM {rows @wanted (route int, queue name, kind name, most bigint)} AS wanted
         CROSS JOIN {levels} AS level
-        WHERE @proven AND COALESCE(wanted.most, 1) > 0{some $9} AND NOT @asleep{end}
+        WHERE @proven AND COALESCE(wanted.most, 1) > 0{some $9} AND NOT @asleep{end} AND NOT @limited
           AND NOT EXISTS (SELECT 1 FROM {schema}.nodes WHERE node = $6 AND status <> 1)
           AND wanted.queue NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 0)
           AND wanted.kind NOT IN (SELECT name FROM {schema}.pauses WHERE scope = 1)
@@ -140,11 +167,30 @@ UPDATE {list @taken} AS taken
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
 SET job.state = 3, job.claim_seq = job.claim_seq + 1, job.node = $6, job.claimed_at = @now,
     job.last_report = NULL, job.cancel_requested = FALSE;
+{some $12}
+UPDATE {list @taken} AS taken
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
+SET job.flags = job.flags | {limited}
+WHERE job.route IN ($12) AND job.fair_key IS NOT NULL;
+{end}
+{some $13}
+SELECT {hex job.id} INTO @flagged
+FROM {list @taken} AS taken
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(taken.id)
+STRAIGHT_JOIN {schema}.routes AS route FORCE INDEX (PRIMARY) ON route.id = job.route
+STRAIGHT_JOIN {schema}.fair_limits AS own FORCE INDEX (PRIMARY)
+   ON own.queue = route.queue AND own.fair_key = job.fair_key
+WHERE job.route IN ($13);
+UPDATE {list @flagged} AS flagged
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(flagged.id)
+SET job.flags = job.flags | {limited};
+{end}
 SELECT @proven, @looked, @now,
        job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts, job.crash_count,
        data.id, data.retry, data.timeout, data.stall_timeout, data.traceparent, data.tracestate,
        CASE WHEN $7 THEN data.payload END, CASE WHEN $7 THEN notes.checkpoint END,
-       data.lane, data.payload_version, job.flags, {some $9}@asleep OR {end}FALSE,
+       data.lane, data.payload_version, job.flags,
+       CASE WHEN @limited THEN 2 WHEN @asleep THEN 1 ELSE 0 END,
        job.turn, job.fair_key
 FROM (SELECT 1 AS one) AS one
 LEFT JOIN {list @taken} AS taken ON TRUE
@@ -175,17 +221,18 @@ FOR UPDATE SKIP LOCKED
 
 -- name: find_turns
 -- Returns the time, and for each of these levels (route and priority) and keys the first turn of
--- the level, and the last turn of the key with its cost. [fair.turn] [fair.bound] [fair.weight]
--- [fair.idle] One seek of jobs_state for each level, and one of turns for each key.
+-- the level, and the last turn of the key below $2 with its cost. The first turn is none of a parked
+-- job. [fair.turn] [fair.bound] [fair.weight] [fair.idle] One seek of jobs_state for each level, and
+-- one of turns for each key.
 SET @now = {now}, @given = $1;
 SELECT @now, level.first,
        (SELECT last.turn FROM {schema}.turns AS last FORCE INDEX (PRIMARY)
         WHERE last.route = given.route AND last.priority = given.priority
-          AND last.fair_key = given.fair_key
+          AND last.fair_key = given.fair_key AND last.turn < $2
         ORDER BY last.turn DESC, last.job DESC LIMIT 1),
        (SELECT last.fair_cost FROM {schema}.turns AS last FORCE INDEX (PRIMARY)
         WHERE last.route = given.route AND last.priority = given.priority
-          AND last.fair_key = given.fair_key
+          AND last.fair_key = given.fair_key AND last.turn < $2
         ORDER BY last.turn DESC, last.job DESC LIMIT 1)
 FROM {rows @given (place place, route int, priority smallint, fair_key name)} AS given
 JOIN (
@@ -193,6 +240,7 @@ JOIN (
            (SELECT job.turn FROM {schema}.jobs AS job FORCE INDEX (jobs_state)
             WHERE job.state = 0 AND job.finished_at IS NULL AND job.holder IS NULL
               AND job.turn_level = 8 * wanted.route + wanted.priority
+              AND job.turn_place < {parked}
             ORDER BY job.turn_place, job.turn_key, job.id LIMIT 1) AS first
     FROM (SELECT DISTINCT pair.route, pair.priority
           FROM {rows @given (route int, priority smallint)} AS pair) AS wanted
@@ -227,7 +275,7 @@ PREPARE ratchet_search FROM @search;
 EXECUTE ratchet_search;
 DEALLOCATE PREPARE ratchet_search;
 SET @found = CONCAT('[', @found, ']');
-SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost
+SELECT job.id, job.route, job.priority, job.fair_key, job.fair_cost, job.run_at
 FROM {list @found} AS found
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(found.id)
 WHERE job.state = 0 AND job.turn IS NULL AND job.fair_key IS NOT NULL AND job.run_at <= @now
@@ -235,9 +283,14 @@ ORDER BY found.place
 FOR UPDATE SKIP LOCKED
 
 -- name: give_turns
--- Gives these jobs, which this transaction has locked, their turns. [fair.due] Primary keys.
+-- Gives these jobs, which this transaction has locked, their turns, in place of those that they had
+-- while they were parked. [fair.due] Primary keys.
 SET @given = $1;
 BEGIN;
+DELETE kept FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+{turn job}
+WHERE job.state = 0;
 UPDATE {rows @given (job id, turn bigint)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 SET job.turn = given.turn
@@ -293,9 +346,9 @@ LEFT JOIN {schema}.job_notes AS notes FORCE INDEX (PRIMARY) ON notes.job = job.i
 SET @now = {now}, @given = $1;
 BEGIN;
 {patience $2}
-SELECT {json given.whole} INTO @given
+SELECT {json given.whole}, COALESCE(MAX(given.limited), 0) INTO @given, @limited
 FROM (
-    SELECT given.whole
+    SELECT given.whole, job.flags & {limited} AS limited
     FROM {rows @given (job id, seq bigint, state smallint, node id, claimed_at bigint, whole whole)}
          AS given
     STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
@@ -305,6 +358,12 @@ FROM (
       AND ($2 OR job.flags & {awaited} = 0 OR (given.state < 4 AND NOT job.cancel_requested))
     FOR UPDATE
 ) AS given;
+SET @freed = CASE WHEN @limited > 0 THEN @given ELSE '[]' END;
+INSERT INTO {schema}.freed (route, fair_key)
+SELECT DISTINCT job.route, job.fair_key
+FROM {rows @freed (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+WHERE job.flags & {limited} <> 0 AND job.fair_key IS NOT NULL;
 INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, ran_for_us, node, error)
 SELECT job.id, job.claim_seq, CASE WHEN job.cancel_requested THEN 5 ELSE given.outcome END,
        COALESCE(job.claimed_at, @now), @now, given.ran_for, job.node,
@@ -433,6 +492,11 @@ FROM (
       AND ($2 OR given.state < 4 OR job.flags & {awaited} = 0)
     FOR UPDATE
 ) AS given;
+INSERT INTO {schema}.freed (route, fair_key)
+SELECT DISTINCT job.route, job.fair_key
+FROM {rows @given (job id, state smallint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+WHERE given.state <> 3 AND job.flags & {limited} <> 0 AND job.fair_key IS NOT NULL;
 INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, node)
 SELECT job.id, job.claim_seq, 6, COALESCE(job.claimed_at, @now), @now,
        CASE WHEN given.state <> 3 THEN job.node END

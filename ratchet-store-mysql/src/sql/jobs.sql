@@ -178,9 +178,17 @@ FOR UPDATE
 -- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and
 -- no longer wait for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). Must run
 -- in a transaction that has locked the jobs. [act.respond] [cancel.waiting] [pause.job]
--- [signal.late] [fair.act] Primary keys.
+-- [signal.late] [fair.act] [fair.limit.wait] Notes the places of jobs that lose turns, if there are
+-- limits; a transaction of the application may not see them. Primary keys.
 SET @now = {now}, @given = $1;
+SELECT {within} OR EXISTS (SELECT 1 FROM {schema}.fair_limits) INTO @limits;
 BEGIN;
+INSERT INTO {schema}.freed (route, fair_key)
+SELECT DISTINCT kept.route, kept.fair_key
+FROM {rows @given (job id)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+{turn job}
+WHERE @limits AND kept.turn < {parked};
 DELETE kept FROM {rows @given (job id)} AS given
 STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
 {turn job};
@@ -227,9 +235,15 @@ COMMIT
 -- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL. Jobs that were
 -- due at another time lose their turns; the assignments of an UPDATE see those before them. Must
 -- run in a transaction that has locked the jobs. [reschedule.job] [lane.reschedule] [fair.act]
--- Primary keys.
+-- [fair.limit.wait] Primary keys.
 SET @due = COALESCE($2, {now} + $3);
+SELECT {within} OR EXISTS (SELECT 1 FROM {schema}.fair_limits) INTO @limits;
 BEGIN;
+INSERT INTO {schema}.freed (route, fair_key)
+SELECT DISTINCT kept.route, kept.fair_key
+FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+{turn job}
+WHERE job.id IN ($1) AND job.run_at <> @due AND @limits AND kept.turn < {parked};
 DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 {turn job}
 WHERE job.id IN ($1) AND job.run_at <> @due;
@@ -241,8 +255,14 @@ COMMIT
 -- name: set_priority
 -- Sets the priority of unfinished jobs. Jobs that had another priority lose their turns; the
 -- assignments of an UPDATE see those before them. Must run in a transaction that has locked the
--- jobs. [priority.job] [fair.act] Primary keys.
+-- jobs. [priority.job] [fair.act] [fair.limit.wait] Primary keys.
+SELECT {within} OR EXISTS (SELECT 1 FROM {schema}.fair_limits) INTO @limits;
 BEGIN;
+INSERT INTO {schema}.freed (route, fair_key)
+SELECT DISTINCT kept.route, kept.fair_key
+FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
+{turn job}
+WHERE job.id IN ($1) AND job.priority <> $2 AND @limits AND kept.turn < {parked};
 DELETE kept FROM {schema}.jobs AS job FORCE INDEX (PRIMARY)
 {turn job}
 WHERE job.id IN ($1) AND job.priority <> $2;
@@ -336,9 +356,16 @@ FOR UPDATE
 -- Replaces the payloads and due times of waiting jobs, and deletes their checkpoints and their
 -- progress. Jobs that were due at another time lose their turns; the assignments of an UPDATE see
 -- those before them. Must run in a transaction that has locked the jobs. [keys.replace]
--- [keys.debounce] [expiry.replace] [fair.act] Primary keys.
+-- [keys.debounce] [expiry.replace] [fair.act] [fair.limit.wait] Primary keys.
 SET @given = $1;
+SELECT {within} OR EXISTS (SELECT 1 FROM {schema}.fair_limits) INTO @limits;
 BEGIN;
+INSERT INTO {schema}.freed (route, fair_key)
+SELECT DISTINCT kept.route, kept.fair_key
+FROM {rows @given (job id, run_at bigint)} AS given
+STRAIGHT_JOIN {schema}.jobs AS job FORCE INDEX (PRIMARY) ON job.id = UNHEX(given.job)
+{turn job}
+WHERE @limits AND job.run_at <> given.run_at AND kept.turn < {parked};
 UPDATE {rows @given (job id, payload text, payload_version int)} AS given
 STRAIGHT_JOIN {schema}.job_data AS data FORCE INDEX (PRIMARY) ON data.id = UNHEX(given.job)
 SET data.payload = given.payload, data.payload_version = given.payload_version;

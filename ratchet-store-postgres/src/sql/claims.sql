@@ -8,9 +8,14 @@
 -- are the id (0: none) and the stamp of the last route that the caller has read; if the last route
 -- in the table is another one, nothing is claimed. $6 is the aging interval, $7 the number of
 -- candidates. $12 are those of the routes whose jobs have fair keys. If $13 and due jobs of these
--- routes have no turn, claims nothing and returns true in the column after the flags. $14 are those
+-- routes have no turn, claims nothing. $14 are those
 -- of the routes that are shared. For such a route, the queue in $2 is the only one to look at, or
--- empty for all except those in $15.
+-- empty for all except those in $15. $16 are all routes for jobs with fair keys in the wanted queues,
+-- or none if the transaction has locked those of the queues with limits. If parked jobs of $16 may
+-- get turns, or if limits apply to jobs of $16 and $12 that could be claimed, claims nothing, and
+-- the column after the flags is 2; it is 1 if jobs have no turn. $17 are the routes in whose queues
+-- each key has a limit, and $18 those in whose queues some keys have one: the flag of their jobs (512)
+-- is set.
 --
 -- Reads one range of jobs_claim per route and priority, in order, and merges the candidates by
 -- ratchet_core::priority::ClaimRank. Locks only the rows it returns. A lookup by place (ctid) is
@@ -19,8 +24,8 @@
 -- reading all of jobs_claim where a row is looked up by its place, or by jobs_turn, jobs_asleep or
 -- jobs_queue.
 --
--- [fair.turn] [fair.due] Of the routes in $12, reads one range of jobs_turn per priority, in the order
--- of the turns (nr). A merge takes a job only after all jobs before it in its range. To sort in the
+-- [fair.turn] [fair.due] [fair.limit.others] Of the routes in $12, reads one range of jobs_turn per
+-- priority, in the order of the turns (nr), without the parked jobs at its end. A merge takes a job only after all jobs before it in its range. To sort in the
 -- same way, each of these jobs has the due time and the id of the last in claim order of the jobs up
 -- to itself. This is its rank, one text, because the server has no maximum of two columns: the due
 -- time plus an offset, which has 16 digits even if the due time is damaged, and the id. Jobs without
@@ -54,6 +59,30 @@ asleep AS MATERIALIZED (
         WHERE route.queue NOT IN (SELECT name FROM paused WHERE scope = 0)
           AND route.kind NOT IN (SELECT name FROM paused WHERE scope = 1)
     ) AS found
+),
+limited AS MATERIALIZED (
+    SELECT coalesce(bool_or(
+        route.queue NOT IN (SELECT name FROM paused WHERE scope = 0)
+        AND (EXISTS (SELECT FROM {schema}.freed WHERE freed.route = route.id OFFSET 0)
+             OR (route.id = ANY($12::integer[])
+                 AND (EXISTS (SELECT FROM {schema}.fair_limits AS own
+                              WHERE own.queue = route.queue OFFSET 0)
+                      OR EXISTS (SELECT FROM {schema}.fair_limits AS pattern
+                                 WHERE pattern.fair_key = '' AND right(pattern.queue, 1) = '*'
+                                   AND starts_with(route.queue, left(pattern.queue, -1))))
+                 AND ((SELECT found FROM asleep) OR EXISTS (
+                     SELECT
+                     FROM (VALUES (4::smallint), (3::smallint), (2::smallint), (1::smallint),
+                                  (0::smallint)) AS level (priority)
+                     CROSS JOIN LATERAL (
+                         SELECT FROM {schema}.jobs AS job
+                         WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = route.id
+                           AND job.priority = level.priority AND job.turn < {parked}
+                         LIMIT 1
+                     ) AS next))))), false)
+        AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $9 AND status <> 1) AS found
+    FROM unnest($16::integer[]) AS fair (id)
+    JOIN {schema}.routes AS route ON route.id = fair.id
 ),
 candidate AS MATERIALIZED (
     SELECT due.place, due.run_at, due.id,
@@ -98,6 +127,7 @@ candidate AS MATERIALIZED (
                 FROM {schema}.jobs AS job
                 WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
                   AND job.priority = level.priority AND wanted.route = ANY($12::integer[])
+                  AND job.turn < {parked}
                 ORDER BY job.turn, job.fair_key, job.id
                 LIMIT least($7, wanted.most)
             ) AS next
@@ -105,6 +135,7 @@ candidate AS MATERIALIZED (
         ) AS turned
     ) AS due
     WHERE (SELECT proven FROM known) AND NOT (SELECT found FROM asleep)
+      AND NOT (SELECT found FROM limited)
       AND NOT EXISTS (SELECT FROM gate)
       AND NOT EXISTS (SELECT FROM {schema}.nodes WHERE node = $9 AND status <> 1)
       AND wanted.queue NOT IN (SELECT name FROM paused WHERE scope = 0)
@@ -125,7 +156,14 @@ taken AS MATERIALIZED (
 claimed AS (
     UPDATE {schema}.jobs AS job
     SET state = 3, claim_seq = job.claim_seq + 1, node = $9, claimed_at = clock.now,
-        last_report = NULL, cancel_requested = false
+        last_report = NULL, cancel_requested = false,
+        flags = CASE WHEN job.fair_key IS NOT NULL AND (
+                    job.route = ANY($17::integer[])
+                    OR (job.route = ANY($18::integer[]) AND EXISTS (
+                        SELECT FROM {schema}.fair_limits AS own
+                        JOIN {schema}.routes AS route ON route.queue = own.queue
+                        WHERE route.id = job.route AND own.fair_key = job.fair_key OFFSET 0)))
+                THEN job.flags | {limited} ELSE job.flags END
     FROM clock
     WHERE job.ctid = ANY(ARRAY(SELECT place FROM taken))
     RETURNING job.id, job.claim_seq, job.route, job.priority, job.run_at, job.attempts,
@@ -138,11 +176,14 @@ SELECT known.proven, (SELECT count(*) FROM candidate), clock.now,
        CASE WHEN $10 THEN data.payload END,
        CASE WHEN $10 AND claimed.claim_seq > 1
             THEN (SELECT checkpoint FROM {schema}.job_notes WHERE job = claimed.id) END,
-       data.lane, data.payload_version, claimed.flags, asleep.found, claimed.turn, claimed.fair_key,
+       data.lane, data.payload_version, claimed.flags,
+       CASE WHEN limited.found THEN 2 WHEN asleep.found THEN 1 ELSE 0 END,
+       claimed.turn, claimed.fair_key,
        claimed.queue
 FROM clock
 CROSS JOIN known
 CROSS JOIN asleep
+CROSS JOIN limited
 LEFT JOIN claimed ON true
 LEFT JOIN {schema}.job_data AS data ON data.id = claimed.id
 
@@ -171,8 +212,9 @@ FOR NO KEY UPDATE OF route SKIP LOCKED
 
 -- name: find_turns
 -- Returns the time, and for each of these levels ($1 and $2: route and priority) and keys ($3) the
--- first turn of the level, and the last turn of the key with its cost. [fair.turn] [fair.bound]
--- [fair.weight] [fair.idle] One seek of jobs_turn and one of jobs_key each.
+-- first turn of the level, and the last turn of the key below $4 with its cost. The first turn is
+-- none of a parked job. [fair.turn] [fair.bound] [fair.weight] [fair.idle] One seek of jobs_turn and
+-- one of jobs_key each.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT clock.now, first.turn, last.turn, last.fair_cost
 FROM clock
@@ -181,13 +223,14 @@ CROSS JOIN unnest($1::integer[], $2::smallint[], $3::text[]) WITH ORDINALITY
 LEFT JOIN LATERAL (
     SELECT job.turn FROM {schema}.jobs AS job
     WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
-      AND job.priority = wanted.priority
+      AND job.priority = wanted.priority AND job.turn < {parked}
     ORDER BY job.turn, job.fair_key, job.id LIMIT 1
 ) AS first ON true
 LEFT JOIN LATERAL (
     SELECT job.turn, job.fair_cost FROM {schema}.jobs AS job
     WHERE job.state + 0 = 0 AND job.turn IS NOT NULL AND job.route = wanted.route
       AND job.priority = wanted.priority AND job.fair_key = wanted.fair_key
+      AND job.turn < $4
     ORDER BY job.turn DESC, job.id DESC LIMIT 1
 ) AS last ON true
 ORDER BY wanted.place
@@ -197,7 +240,8 @@ ORDER BY wanted.place
 -- most $2, and locks them. Skips jobs that another transaction has locked, which cannot be claimed
 -- now. [fair.due] Reads a range of jobs_asleep for each route.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
-SELECT sleeper.id, sleeper.route, sleeper.priority, sleeper.fair_key, sleeper.fair_cost
+SELECT sleeper.id, sleeper.route, sleeper.priority, sleeper.fair_key, sleeper.fair_cost,
+       sleeper.run_at
 FROM clock
 CROSS JOIN {schema}.routes AS route
 CROSS JOIN LATERAL (
@@ -246,14 +290,14 @@ LEFT JOIN {schema}.job_notes AS notes ON notes.job = job.id
 -- name: settle_jobs
 -- Ends claims and changes their jobs accordingly. Returns one row for each claim that was still
 -- held. [settle.effect] [settle.mixed] [settle.token] [settle.cancel] [settle.keys]
--- [settle.history] The values come from ratchet_core::model::Settlement::effect.
+-- [settle.history] [fair.limit.free] The values come from ratchet_core::model::Settlement::effect.
 -- Only this statement knows whether cancellation was requested, so it implements what that function
 -- does in this case: Cancelled (6, in the history 5), the same due time, no error and no result,
--- and attempts counted as usual. Skips jobs that would end while other jobs wait for their end (flags:
--- 4 in a lane, 16 has children, 32 in a batch), unless $12: then the caller applies the effects on
--- the other jobs. With $12, waits for locked jobs as long as the transaction allows; otherwise only
--- briefly, so that one locked job does not delay the others (held.rs). Primary keys; the caller
--- sends the tokens in order of id, so that all calls lock in the same order.
+-- and attempts counted as usual. Skips jobs that would end while other jobs wait for their end
+-- (flags: 4 in a lane, 16 has children, 32 in a batch), unless $12: then the caller applies the
+-- effects on the other jobs. With $12, waits for locked jobs as long as the transaction allows;
+-- otherwise only briefly, so that one locked job does not delay the others (held.rs). Primary keys;
+-- the caller sends the tokens in order of id, so that all calls lock in the same order.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, CASE WHEN NOT $12 THEN set_config('lock_timeout', '{patience}', true) END
 ),
@@ -282,7 +326,12 @@ ended AS (
       AND ($12 OR job.flags & {awaited} = 0 OR (settlement.state < 4 AND NOT job.cancel_requested))
     RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at,
               job.cancel_requested, clock.now, settlement.outcome, settlement.error,
-              settlement.result, settlement.ran_for AS ran_for_us
+              settlement.result, settlement.ran_for AS ran_for_us, job.route, job.fair_key
+),
+places AS (
+    INSERT INTO {schema}.freed (route, fair_key)
+    SELECT DISTINCT route, fair_key FROM ended
+    WHERE flags & {limited} <> 0 AND fair_key IS NOT NULL
 ),
 history AS (
     INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, ran_for_us, node, error)
@@ -385,8 +434,8 @@ ORDER BY job.id
 -- unless they have changed since the caller read them. Returns one row for each claim that it took
 -- back. Skips jobs that would end while other jobs wait for their end, unless $9: then the caller
 -- applies the effects on the other jobs. [reclaim.requeue] [reclaim.once] [reclaim.exhausted]
--- [link.decide] Waits only briefly for locked jobs, so that one locked job does not delay the others
--- (held.rs). Primary keys.
+-- [link.decide] [fair.limit.free] Waits only briefly for locked jobs, so that one locked job does
+-- not delay the others (held.rs). Primary keys.
 WITH clock AS MATERIALIZED (
     SELECT {now} AS now, set_config('lock_timeout', '{patience}', true)
 ),
@@ -406,7 +455,13 @@ ended AS (
       AND job.last_report IS NOT DISTINCT FROM lost.last_report
       AND job.node IS NOT DISTINCT FROM lost.node
       AND ($9 OR lost.state < 4 OR job.flags & {awaited} = 0)
-    RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at, clock.now
+    RETURNING job.id, job.claim_seq, job.state, job.flags, job.node, job.claimed_at, clock.now,
+              job.route, job.fair_key
+),
+places AS (
+    INSERT INTO {schema}.freed (route, fair_key)
+    SELECT DISTINCT route, fair_key FROM ended
+    WHERE flags & {limited} <> 0 AND state <> 3 AND fair_key IS NOT NULL
 ),
 history AS (
     INSERT INTO {schema}.attempts (job, seq, outcome, claimed_at, ended_at, node)

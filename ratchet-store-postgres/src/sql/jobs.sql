@@ -188,8 +188,17 @@ FOR NO KEY UPDATE OF job
 -- name: change_state
 -- Moves waiting jobs to other states, without a turn. Jobs that end release their unique keys and no
 -- longer wait for signals (flags: 1 has a key, 8 waits for other jobs or for a signal). [act.respond]
--- [cancel.waiting] [pause.job] [signal.late] [fair.act] Primary keys.
+-- [cancel.waiting] [pause.job] [signal.late] [fair.act] [fair.limit.wait] Notes the places of jobs
+-- that lose turns, if there are limits. Primary keys.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
+freed AS (
+    INSERT INTO {schema}.freed (route, fair_key)
+    SELECT DISTINCT job.route, job.fair_key
+    FROM unnest($1::uuid[], $2::smallint[]) AS change (job, state)
+    JOIN {schema}.jobs AS job ON job.id = change.job
+    WHERE job.state + 0 = 0 AND job.turn < {parked} AND job.fair_key IS NOT NULL
+      AND EXISTS (SELECT FROM {schema}.fair_limits)
+),
 moved AS (
     UPDATE {schema}.jobs AS job
     SET state = change.state, finished_at = CASE WHEN change.state >= 4 THEN clock.now END,
@@ -231,9 +240,17 @@ UPDATE {schema}.job_notes AS notes SET last_error = NULL FROM fresh WHERE notes.
 
 -- name: reschedule_jobs
 -- Makes waiting jobs due at the time $2, or $3 milliseconds from now if $2 is NULL. Jobs that were
--- due at another time lose their turns. [reschedule.job] [lane.reschedule] [fair.act] Primary key of
--- jobs.
-WITH due AS MATERIALIZED (SELECT coalesce($2::bigint, {now} + $3::bigint) AS run_at)
+-- due at another time lose their turns. [reschedule.job] [lane.reschedule] [fair.act]
+-- [fair.limit.wait] Primary key of jobs.
+WITH due AS MATERIALIZED (SELECT coalesce($2::bigint, {now} + $3::bigint) AS run_at),
+freed AS (
+    INSERT INTO {schema}.freed (route, fair_key)
+    SELECT DISTINCT job.route, job.fair_key
+    FROM due CROSS JOIN unnest($1::uuid[]) AS change (job)
+    JOIN {schema}.jobs AS job ON job.id = change.job
+    WHERE job.state + 0 = 0 AND job.turn < {parked} AND job.fair_key IS NOT NULL AND job.run_at <> due.run_at
+      AND EXISTS (SELECT FROM {schema}.fair_limits)
+)
 UPDATE {schema}.jobs AS job
 SET run_at = due.run_at, turn = CASE WHEN job.run_at = due.run_at THEN job.turn END
 FROM due
@@ -241,7 +258,15 @@ WHERE job.id = ANY($1::uuid[]) AND job.state + 0 IN (0, 1, 2)
 
 -- name: set_priority
 -- Sets the priority of unfinished jobs. Jobs that had another priority lose their turns.
--- [priority.job] [fair.act] Primary key of jobs.
+-- [priority.job] [fair.act] [fair.limit.wait] Primary key of jobs.
+WITH freed AS (
+    INSERT INTO {schema}.freed (route, fair_key)
+    SELECT DISTINCT job.route, job.fair_key
+    FROM unnest($1::uuid[]) AS change (job)
+    JOIN {schema}.jobs AS job ON job.id = change.job
+    WHERE job.state + 0 = 0 AND job.turn < {parked} AND job.fair_key IS NOT NULL AND job.priority <> $2
+      AND EXISTS (SELECT FROM {schema}.fair_limits)
+)
 UPDATE {schema}.jobs SET priority = $2, turn = CASE WHEN priority = $2 THEN turn END
 WHERE id = ANY($1::uuid[]) AND state + 0 < 4
 
@@ -339,10 +364,19 @@ FOR NO KEY UPDATE OF job
 -- progress. Jobs that were due at another time lose their turns. Must run in a transaction that has
 -- locked the jobs. Writes the rows of jobs even if nothing in them changes, because that moves them
 -- to another place (ctid): a claim that has read the old place then skips them, so that it does not
--- return an old payload. [keys.replace] [keys.debounce] [expiry.replace] [fair.act] Primary keys.
+-- return an old payload. [keys.replace] [keys.debounce] [expiry.replace] [fair.act]
+-- [fair.limit.wait] Primary keys.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[], $5::boolean[])
     AS given (job, payload, payload_version, run_at, expires)
+),
+freed AS (
+    INSERT INTO {schema}.freed (route, fair_key)
+    SELECT DISTINCT job.route, job.fair_key
+    FROM given
+    JOIN {schema}.jobs AS job ON job.id = given.job
+    WHERE job.state + 0 = 0 AND job.turn < {parked} AND job.fair_key IS NOT NULL AND job.run_at <> given.run_at
+      AND EXISTS (SELECT FROM {schema}.fair_limits)
 ),
 replaced AS (
     UPDATE {schema}.job_data AS data

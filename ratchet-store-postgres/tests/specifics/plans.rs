@@ -28,7 +28,7 @@ const SCANS: [&str; 10] = [
 const SCRIPTS: [&str; 2] = ["create_migrations", "await_claims"];
 
 /// Further tables that grow over time, in addition to [`JOB_TABLES`].
-const OTHER_TABLES: [&str; 4] = ["idempotency_keys", "lanes", "archive", "batches"];
+const OTHER_TABLES: [&str; 5] = ["idempotency_keys", "lanes", "archive", "batches", "freed"];
 
 fn tables() -> impl Iterator<Item = &'static str> {
     JOB_TABLES.into_iter().chain(OTHER_TABLES)
@@ -165,7 +165,8 @@ pub(crate) async fn a_claim_of_a_long_queue_reads_only_candidates(schema: Arc<Sc
             "SET plan_cache_mode = {mode};
              EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE {mode}
              ('{{1}}', '{{q}}', '{{k}}', '{{{most}}}', 1, 900000, {LIMIT}, {LIMIT},
-              gen_random_uuid(), true, 7, '{{{fair}}}', true, '{{}}', '{{}}')"
+              gen_random_uuid(), true, 7, '{{{fair}}}', true, '{{}}', '{{}}',
+              '{{{fair}}}', '{{}}', '{{}}')"
         )
     };
     // The plan is made for an empty table, and then used for a full one.
@@ -229,7 +230,8 @@ pub(crate) async fn a_claim_of_shared_queues_reads_only_candidates(schema: Arc<S
         format!(
             "EXPLAIN (ANALYZE, TIMING off, SUMMARY off) EXECUTE claim
              ('{{1}}', '{{{queue}}}', '{{k}}', '{{NULL}}', 1, 900000, {LIMIT}, {LIMIT},
-              gen_random_uuid(), true, 7, '{{}}', true, '{{1}}', '{{q0}}')"
+              gen_random_uuid(), true, 7, '{{}}', true, '{{1}}', '{{q0}}',
+              '{{}}', '{{}}', '{{}}')"
         )
     };
     plan(&schema, &explain("q1")).await;
@@ -272,14 +274,14 @@ pub(crate) async fn turns_and_sleepers_are_found_without_reading_others(schema: 
             "jobs_turn",
             format!(
                 "'{{1}}', '{{q}}', '{{k}}', '{{NULL}}', 1, 900000, {LIMIT}, {LIMIT},
-                 gen_random_uuid(), true, 7, '{{1}}', true, '{{}}', '{{}}'"
+                 gen_random_uuid(), true, 7, '{{1}}', true, '{{}}', '{{}}', '{{1}}', '{{}}', '{{}}'"
             ),
         ),
         ("try_lock_routes", "jobs_asleep", "'{1}'".to_owned()),
         (
             "find_turns",
             "jobs_key",
-            "'{1}', '{2}', '{key 7}'".to_owned(),
+            "'{1}', '{2}', '{key 7}', 9223372036854775807".to_owned(),
         ),
         ("find_sleepers", "jobs_asleep", format!("'{{1}}', {LIMIT}")),
     ] {
