@@ -289,7 +289,7 @@ mod tests {
         for name in ["jobs", "jobs_claim", "routes_names", "gates", "signals_key"] {
             assert!(names.contains(name), "{name}");
         }
-        assert_eq!(names.len(), 43);
+        assert_eq!(names.len(), 47);
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub(crate) const SOME: char = '\u{6}';
 /// Ends such a part.
 pub(crate) const END: char = '\u{7}';
 
-/// Comment of a text that must not be divided, because its limit would hold for each part.
+/// Comment of a text that must not be divided, because its limit would hold for each part, or
+/// because it returns the numbers of the rows.
 pub(crate) const UNDIVIDED: &str = "/* undivided */";
 
 /// Becomes `TRUE` in a transaction of the application, and otherwise `FALSE`.

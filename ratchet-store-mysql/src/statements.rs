@@ -98,7 +98,7 @@ mod tests {
     fn statements_with_a_table_and_a_limit_are_undivided() {
         TEXTS.map(|name, text| {
             let has_both = text.contains("{rows") && text.contains("LIMIT $");
-            assert_eq!(text.contains(UNDIVIDED), has_both, "{name}");
+            assert!(!has_both || text.contains(UNDIVIDED), "{name}");
         });
     }
 }

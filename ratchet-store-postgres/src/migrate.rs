@@ -250,7 +250,7 @@ mod tests {
         ] {
             assert!(names.iter().any(|known| known == name), "{name}");
         }
-        assert_eq!(names.len(), 46);
+        assert_eq!(names.len(), 50);
     }
 
     #[test]
