@@ -53,8 +53,8 @@ const QUIET: u32 = 15;
 const MAX_CLAIM: usize = 320;
 /// How many batches a pool that prefetches holds at once: one is claimed while the other one runs
 /// and is settled. With larger batches, a claim waits until the settlement of the batch before it
-/// has ended. Then fewer jobs end per second, so that the pool prefetches less and never leaves this
-/// state.
+/// has ended. Then fewer jobs end per second, so that the pool prefetches less and never leaves
+/// this state.
 const BATCHES: usize = 2;
 
 /// The handles that the pollers use.

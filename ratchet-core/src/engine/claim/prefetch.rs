@@ -1,10 +1,10 @@
 //! Prefetch: decides how many claims to hold beyond the running ones.
 //!
 //! Other nodes cannot run the claims that wait on this node. So the node prefetches only as many
-//! claims as it is likely to begin within [`BASE`] and [`CALLS`] claim calls, by the rate at which it
-//! finishes jobs. The slower the calls are, the more jobs end while one is under way. Slow jobs are
-//! never prefetched; jobs that end at once are prefetched by the hundred. Claims that wait too long
-//! are handed back.
+//! claims as it is likely to begin within [`BASE`] and [`CALLS`] claim calls, by the rate at which
+//! it finishes jobs. The slower the calls are, the more jobs end while one is under way. Slow jobs
+//! are never prefetched; jobs that end at once are prefetched by the hundred. Claims that wait too
+//! long are handed back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use crate::engine::settle::held_claims::HeldClaims;
 use crate::time;
 
-/// The amount of prefetched work, as the time in which the node is likely to finish it, with a store
-/// that answers at once.
+/// The amount of prefetched work, as the time in which the node is likely to finish it, with a
+/// store that answers at once.
 const BASE: Duration = Duration::from_millis(25);
-/// How many claim calls are added to [`BASE`]: while one call is under way, the node settles the jobs
-/// of the call before it, and this also takes about as long as a call.
+/// How many claim calls are added to [`BASE`]: while one call is under way, the node settles the
+/// jobs of the call before it, and this also takes about as long as a call.
 const CALLS: u32 = 2;
 /// The longest time that is added to [`BASE`].
 const LONGEST: Duration = Duration::from_millis(250);
