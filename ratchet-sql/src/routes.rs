@@ -57,8 +57,8 @@ pub(crate) struct Chosen {
     queues: Selection,
     /// Ids of the selected routes for jobs with a fair key.
     fair: HashSet<i32>,
-    /// Id and queue of each route for jobs with a fair key in the selected queues, whatever the kind
-    /// and capability, in order of id.
+    /// Id and queue of each route for jobs with a fair key in the selected queues, whatever the
+    /// kind and capability, in order of id.
     pub(crate) of_queues: Vec<(i32, Name)>,
     /// Mark of the last entry that the cache has read from the database.
     pub(crate) last: Mark,

@@ -96,8 +96,8 @@ fn every_column_is_in_every_sql_store() {
     sqlserver.remove("migrations");
     let rates = sqlserver.get_mut("rates");
     assert_eq!(rates.map(|columns| columns.remove("granted")), Some(true));
-    // The fourth difference: SQL Server refuses fair keys and their limits, and no queues share their
-    // routes.
+    // The fourth difference: SQL Server refuses fair keys and their limits, and no queues share
+    // their routes.
     for table in ["fair_limits", "freed"] {
         assert!(postgres.remove(table).is_some(), "{table}");
     }
