@@ -51,7 +51,8 @@
 //!   jobs.
 //!
 //! Without any limit, a and b need no entry: either no job is parked, or c has stored an entry that
-//! is still there. Entries need not be unique. A store with several writers stores them blindly: if
+//! is still there. A write that may not see the first limit, because its transaction began before,
+//! needs one. Entries need not be unique. A store with several writers stores them blindly: if
 //! it stored none because one is there, a claim could delete that one before the event commits. An
 //! entry of a key without parked jobs does nothing, so a store with a single writer may omit it.
 //!

@@ -61,8 +61,8 @@ impl<T: Transaction> Call<T> {
         Ok(call)
     }
 
-    /// Returns the format of the stored data; 0 if nothing was stored yet. Refuses a newer format,
-    /// which this program could misread or damage.
+    /// Returns the format of the stored data; 0 if nothing was stored yet. Refuses other formats
+    /// than [`FORMAT`], which this program could misread or damage.
     async fn stored_format(&mut self) -> Result<u32> {
         let stored = self.get(Key::new(Table::Format)).await?;
         let format = match stored {
@@ -72,16 +72,19 @@ impl<T: Transaction> Call<T> {
         // Since format 1, the row of a job contains the list of its keys in the indexes. Without
         // this list, entries would remain in the indexes when the job is deleted.
         let lacks_format = format == 0 && self.first(Key::new(Table::Job).all()).await?.is_some();
-        if format <= FORMAT && !lacks_format {
+        if [0, FORMAT].contains(&format) && !lacks_format {
             return Ok(format);
         }
-        let problem = match lacks_format {
+        let problem = match format < FORMAT {
+            true if format > 0 => format!(
+                "the data has format {format}, which no release of ratchet-kv has written; delete it"
+            ),
             true => "the data has no format, so it was not written by a release of ratchet-kv; \
                      delete it"
                 .to_owned(),
             false => format!(
-                "the data has format {format}, but this program reads only formats up to \
-                 {FORMAT}; update this program"
+                "the data has format {format}, but this program reads only format {FORMAT}; \
+                 update this program"
             ),
         };
         let error = StoreError::new(StoreErrorKind::Misconfigured, self.operation);

@@ -416,16 +416,21 @@ async fn a_limit_that_cannot_be_read_can_be_replaced_and_removed() {
 }
 
 #[tokio::test]
-async fn data_of_a_newer_format_is_refused() {
+async fn data_of_another_format_is_refused() {
     let store = store();
     store.enqueue(&[NewJob::new("mail", &1)]).await.unwrap();
     // The key of the format is one byte: the number of its table, 13.
     let mut transaction = store.engine().begin(Access::Write).await.unwrap();
     assert_eq!(transaction.get(&[13]).await.unwrap(), Some(b"2".to_vec()));
-    transaction.put(vec![13], b"3".to_vec()).await.unwrap();
-    transaction.commit().await.unwrap();
-    let request = ClaimRequest::new(NodeId::new(), 1);
-    let refused = store.claim_next_batch(&request).await.unwrap_err();
-    assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
-    assert!(refused.to_string().contains("format 3"), "{refused}");
+    drop(transaction);
+    for other in ["1", "3"] {
+        let mut transaction = store.engine().begin(Access::Write).await.unwrap();
+        transaction.put(vec![13], other.into()).await.unwrap();
+        transaction.commit().await.unwrap();
+        let request = ClaimRequest::new(NodeId::new(), 1);
+        let refused = store.claim_next_batch(&request).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Misconfigured);
+        let format = format!("format {other}");
+        assert!(refused.to_string().contains(&format), "{refused}");
+    }
 }

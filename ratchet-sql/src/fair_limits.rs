@@ -124,7 +124,9 @@ impl<D: Dialect> SqlStore<D> {
         self.routes().refresh(lease, self.sql()).await?;
         let routes = self.routes().fair(|queue| scope.has_queue(queue));
         let routes: Vec<i32> = routes.into_iter().map(|(id, _)| id).collect();
-        if !routes.is_empty() {
+        if let Some(turns) = self.sql().own.turns().filter(|_| !routes.is_empty()) {
+            // An enqueue may be parking jobs behind a parked one that is cancelled meanwhile.
+            lease.rows(turns.lock_routes.query().bind(&routes)).await?;
             if max.is_some() {
                 let flag = sql.flag_limited.query().bind(&routes).bind(key);
                 lease.execute(flag).await?;

@@ -186,7 +186,7 @@ cases! {
             cx.proving(["expiry.claim"]);
             let first = node.claim_one().await.claim;
             assert_eq!((first.token.job, first.expires_at), (id, expiry));
-            assert!(!first.is_expired());
+            assert!(!first.is_expired_after(Duration::ZERO));
             assert_eq!(node.get(id).await.expires_at, expiry);
             cx.proving(["expiry.pass"]);
             cx.advance(MINUTE).await;
@@ -324,7 +324,7 @@ cases! {
             cx.proving(["expiry.claim"]);
             let claim = node.claim_one().await.claim;
             assert_eq!((claim.token.job, claim.expires_at), (id, expiry));
-            assert!(claim.is_expired());
+            assert!(claim.is_expired_after(Duration::ZERO));
             assert_eq!(node.get(id).await.expires_at, expiry);
             cx.proving(["expiry.pass"]);
             assert_eq!(node.expire_jobs(10).await, []);

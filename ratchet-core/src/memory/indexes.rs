@@ -283,8 +283,9 @@ impl Indexes {
             Some(_) => fair.turns_of(key).take(free).count() as u64,
         };
         let places = fair::places_for(max, running, ahead);
-        let mut parked = fair.parked(key).zip(0..places).map(|(id, _)| id);
-        let woken = parked.by_ref().zip(0..share).map(|(id, _)| id).collect();
+        let mut parked = (0..places).zip(fair.parked(key)).map(|(_, id)| id);
+        // The range comes first: `zip` drops an item of its first part if the second one has ended.
+        let woken = (0..share).zip(parked.by_ref()).map(|(_, id)| id).collect();
         (woken, parked.next().is_some())
     }
 

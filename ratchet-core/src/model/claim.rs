@@ -13,7 +13,7 @@ use crate::name::Name;
 use crate::priority::{Aging, ClaimRank, Priority};
 use crate::retry::RetryPolicy;
 use crate::route::{Route, Selection};
-use crate::time::{Timestamp, to_millis};
+use crate::time::{Timestamp, duration_millis, to_millis};
 use crate::trace::TraceContext;
 
 /// A node's request for due jobs.
@@ -186,8 +186,8 @@ pub struct Claim {
     pub trace: Option<TraceContext>,
     /// When the job expires if no body begins before. `None` if it never expires, such as a job
     /// that has begun. If the job was claimed only after this time, the node ends the job without
-    /// running it ([`is_expired`](Self::is_expired)). Otherwise it first reports that the body
-    /// begins (`[expiry.begun]`).
+    /// running it ([`is_expired_after`](Self::is_expired_after)). Otherwise it first reports that
+    /// the body begins (`[expiry.begun]`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
@@ -240,11 +240,12 @@ impl Claim {
         }
     }
 
-    /// Returns whether the job was claimed only after its expiry, so that it must not run.
+    /// Returns whether the job has expired when the claim is this old, so that its body must not
+    /// begin any more.
     #[must_use]
-    pub fn is_expired(&self) -> bool {
-        let claimed_at = to_millis(self.token.claimed_at);
-        (self.expires_at).is_some_and(|expiry| is_expired(to_millis(expiry), claimed_at))
+    pub fn is_expired_after(&self, age: Duration) -> bool {
+        let now = to_millis(self.token.claimed_at).saturating_add(duration_millis(age));
+        (self.expires_at).is_some_and(|expiry| is_expired(to_millis(expiry), now))
     }
 }
 

@@ -29,8 +29,8 @@ pub trait FairStore: Debug + Send + Sync {
     ///   other pending jobs, and another waiting job of the key gets the place if the one that was
     ///   to get it cannot use it.
     /// - **[fair.limit.change]** After a limit was raised or removed, jobs that waited can be
-    ///   claimed at once. One claim admits at most 1,000 of them, and some of each key, so that no
-    ///   key waits for the jobs of another. After it was lowered, running jobs continue. With 0, no
+    ///   claimed at once, by several claims if there are thousands of them. No key waits until all
+    ///   jobs of another are claimed. After it was lowered, running jobs continue. With 0, no
     ///   job of the key is claimed. If the scope already has this limit, the answer is `Unchanged`.
     ///
     /// # Errors

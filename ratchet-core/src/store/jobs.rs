@@ -266,7 +266,7 @@ pub trait JobStore: Debug + Send + Sync {
     /// - **[expiry.begun]** A report removes the expiry of its job, in the same write. A claim, a
     ///   settlement or a reclaim leaves the expiry. So a node sends a report before it runs the
     ///   body of a job with an expiry. Then a job never expires after its body has begun, and a job
-    ///   whose claim ended without a body still expires.
+    ///   whose claim ended without a report still expires.
     /// - **[report.progress]** A report of progress or of a checkpoint replaces the earlier one.
     ///   The store keeps both after the claim has ended, and a later claim gets the checkpoint as
     ///   input.

@@ -232,6 +232,28 @@ async fn jobs_begin_together_and_only_one_whose_report_fails_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_expires_during_its_report_does_not_run() {
+    let world = World::new();
+    let counts = Counts::default();
+    let job = world.job("late", |_| async { Ok(()) });
+    let id = world.enqueue(job.expires_in(SECOND / 2)).await;
+    let store = SlowReports {
+        inner: world.store.clone(),
+        locked: JobId::new(),
+        calls: Arc::default(),
+    };
+    let node = Ratchet::builder(Arc::new(Layered::new(store)))
+        .register::<Scripted>()
+        .state(world.scripts.clone())
+        .hook(counts.clone());
+    let node = Started::new(node.build().unwrap());
+    assert_eq!(world.ended(id).await.state, JobState::Cancelled);
+    node.stop().await.unwrap();
+    assert_eq!(counts.begun.load(Ordering::SeqCst), 0);
+    assert_eq!(counts.expired.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_without_an_expiry_needs_no_report_to_begin() {
     let world = World::new();
     let id = world

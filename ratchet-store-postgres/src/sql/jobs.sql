@@ -365,7 +365,8 @@ FOR NO KEY UPDATE OF job
 -- locked the jobs. Writes the rows of jobs even if nothing in them changes, because that moves them
 -- to another place (ctid): a claim that has read the old place then skips them, so that it does not
 -- return an old payload. [keys.replace] [keys.debounce] [expiry.replace] [fair.act]
--- [fair.limit.wait] Primary keys.
+-- [fair.limit.wait] A transaction of the application may have begun before the first limit. Primary
+-- keys.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::bigint[], $5::boolean[])
     AS given (job, payload, payload_version, run_at, expires)
@@ -375,8 +376,10 @@ freed AS (
     SELECT DISTINCT job.route, job.fair_key
     FROM given
     JOIN {schema}.jobs AS job ON job.id = given.job
-    WHERE job.state + 0 = 0 AND job.turn < {parked} AND job.fair_key IS NOT NULL AND job.run_at <> given.run_at
-      AND EXISTS (SELECT FROM {schema}.fair_limits)
+    WHERE job.state + 0 = 0 AND job.turn < {parked} AND job.fair_key IS NOT NULL
+      AND job.run_at <> given.run_at
+      AND (EXISTS (SELECT FROM {schema}.fair_limits)
+           OR current_setting('transaction_isolation') <> 'read committed')
 ),
 replaced AS (
     UPDATE {schema}.job_data AS data

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use ratchet_conformance::kit::{enqueue, job, request_all};
-use ratchet_core::model::{FairScope, Outcome, Settlement};
+use ratchet_core::model::{FairScope, JobSelector, Outcome, Settlement};
 use ratchet_core::store::{Changed, Checked, JobStore, Store};
-use ratchet_core::{ClaimToken, JobId, NewJob};
+use ratchet_core::{ClaimToken, JobAction, JobId, NewJob};
 use ratchet_store_postgres::PostgresStore;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
@@ -128,4 +128,35 @@ pub(crate) async fn a_waiting_job_that_is_locked_is_not_overlooked(schema: Arc<S
     let next = claim(&store).await;
     assert_eq!(next.len(), 1);
     assert_eq!(next[0].job, second);
+}
+
+pub(crate) async fn a_new_limit_waits_for_jobs_that_are_being_parked(schema: Arc<Schema>) {
+    let store = open(&schema).await;
+    limit(&store, 1).await;
+    enqueue(&store, of("k")).await;
+    let second = enqueue(&store, of("k")).await;
+    assert_eq!(claim(&store).await.len(), 1);
+    assert_eq!(claim(&store).await, []);
+    let third = enqueue(&store, of("k")).await;
+    let mut other = PgConnection::connect(&schema.url).await.unwrap();
+    let turn =
+        |turn: &str| format!("UPDATE {{schema}}.jobs SET turn = {turn} WHERE id = '{third}'");
+    run(&schema, &mut other, &turn("NULL")).await;
+    // Another call parks the third job behind the second one, which is cancelled meanwhile.
+    let mut tx = other.begin().await.unwrap();
+    let lock = "SELECT FROM {schema}.routes FOR NO KEY UPDATE";
+    run(&schema, &mut tx, lock).await;
+    run(&schema, &mut tx, &turn("4611686018427387905")).await;
+    let second = JobSelector::Ids(vec![second]);
+    store.act(&second, JobAction::Cancel).await.unwrap();
+    let setting = tokio::spawn({
+        let store = store.clone();
+        async move { limit(&store, 2).await }
+    });
+    schema.until_a_call_waits().await;
+    tx.commit().await.unwrap();
+    assert_eq!(setting.await.unwrap(), Changed::Changed);
+    let next = claim(&store).await;
+    assert_eq!(next.len(), 1);
+    assert_eq!(next[0].job, third);
 }

@@ -58,7 +58,8 @@ const TESTS: &[(&str, DatabaseTest<Schema>)] = database_tests! {
     lanes: an_enqueue_sees_the_end_it_waited_for;
     limits: a_claim_counts_the_claims_before_it a_new_limit_counts_the_claims_in_progress
         an_end_that_a_claim_does_not_see_frees_a_place_later
-        a_waiting_job_that_is_locked_is_not_overlooked;
+        a_waiting_job_that_is_locked_is_not_overlooked
+        a_new_limit_waits_for_jobs_that_are_being_parked;
     links:
         an_enqueue_waits_for_the_end_of_a_parent_and_sees_it
         the_second_of_two_parents_sees_what_the_first_decided

@@ -3,8 +3,8 @@
 //! Other nodes cannot run the claims that wait on this node. So the node prefetches only as many
 //! claims as it is likely to begin within [`BASE`] and [`CALLS`] claim calls, by the rate at which
 //! it finishes jobs. The slower the calls are, the more jobs end while one is under way. Slow jobs
-//! are never prefetched; jobs that end at once are prefetched by the hundred. Claims that wait too
-//! long are handed back.
+//! are hardly ever prefetched; jobs that end at once are prefetched by the hundred. Claims that
+//! wait too long are handed back.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -90,9 +90,8 @@ pub(crate) async fn slot(run: Arc<ExecutorHandles>, pool: usize) {
 /// Runs one claimed job to its end, or snoozes it if it is a suspect that has to wait. If the job
 /// was claimed only after its expiry, ends it instead.
 pub(crate) async fn admit(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
-    if ready.claim.is_expired() {
-        let expired = Settlement::new(ready.claim.token, Outcome::Expired);
-        run.claims.settle_ended(pool, &ready.claim, expired);
+    if ready.claim.is_expired_after(Duration::ZERO) {
+        end_expired(run, pool, &ready.claim);
     } else if ready.claim.crash_count < run.common.config.isolate_from() {
         execute(run, pool, ready).await;
     } else if let Some(_alone) = run.suspects.admit() {
@@ -103,6 +102,11 @@ pub(crate) async fn admit(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Rea
         let put_off = Settlement::new(ready.claim.token, Outcome::Snoozed { delay });
         run.claims.settle(pool, &ready.claim, put_off);
     }
+}
+
+fn end_expired(run: &ExecutorHandles, pool: &RunPool, claim: &Arc<Claim>) {
+    let expired = Settlement::new(claim.token, Outcome::Expired);
+    run.claims.settle_ended(pool, claim, expired);
 }
 
 /// Runs one claimed job to its end.
@@ -145,6 +149,11 @@ async fn execute(run: &Arc<ExecutorHandles>, pool: &RunPool, ready: Ready) {
     }
     if must_announce(&claim) && !announce(run, pool, &claim).await {
         return;
+    }
+    // In an outage, the calls before this one take as long as the outage.
+    let waited = time::monotonic().saturating_duration_since(ready.received);
+    if claim.is_expired_after(waited) {
+        return end_expired(run, pool, &claim);
     }
     let Some(job) = begin(run, pool, &claim, ready.node).await else {
         return;
@@ -371,8 +380,8 @@ async fn stalled(job: &RunningJob) {
     }
 }
 
-/// Returns whether the store must know that the body of a claim begins before it does: so that a
-/// crash is the fault of a suspect, and so that a job with an expiry no longer expires.
+/// Returns whether the node must report the begin of a body before it runs the body: for suspects,
+/// so that a crash counts against the job, and for jobs with an expiry, which then do not expire.
 fn must_announce(claim: &Claim) -> bool {
     claim.crash_count > 0 || claim.expires_at.is_some()
 }

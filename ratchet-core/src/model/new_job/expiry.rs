@@ -14,8 +14,8 @@ impl NewJob {
     ///
     /// A job begins when its node reports to the store that its first body is about to run. After
     /// that it never expires: a retry of the job runs however late it is, and so does a run after a
-    /// crash. A job that a node has claimed and given back or lost without running it, such as for
-    /// a rate limit, has not begun. The report costs one call before the first body of the job, for
+    /// crash. A job that a node has claimed and given back or lost without this report, such as for
+    /// a rate limit, has not begun. The report costs a call before the first body of the job, for
     /// all bodies of the node that begin at the same time. A job that has not begun by then ends as
     /// [`Cancelled`](crate::JobState::Cancelled), whether it was pending, blocked or paused, and
     /// [`JobRecord::is_expired`](crate::JobRecord::is_expired) returns true. Everything else
