@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     // No case kills a process, because its locks would end with its sessions.
     let mut powers = Power::STORE.to_vec();
     powers.retain(|power| *power != Power::Processes);
-    powers.push(Power::FairKeys);
+    powers.extend([Power::FairKeys, Power::FairLimits]);
     let mut suite = Suite::new("postgres-session-locks", &powers);
     if std::env::var_os("RATCHET_TEST_ALL_GROUPS").is_none() {
         suite = suite.groups(&["lock", "guard", "version"]);
